@@ -284,7 +284,7 @@ def test_unsupported_and_shared_settings_are_one_row_for_each_cause(tmp_path, mo
     study = write_results(tmp_path, make_project(("cpu", "gaudi2")))
     rows = lines(study, "cells")
     unsupported = rows["CPU, 4 settings"]["Samples/s"]
-    assert unsupported.text == "workers = 0, 1, 2 and 16, decode = device"
+    assert unsupported.text == "among workers = 0, 1, 2 and 16, decode = device"
     assert "decode device" in unsupported.notes[0]
     assert rows["Gaudi2, 3 settings"]["Samples/s"].notes[0].startswith("Same runs as 0, device")
 

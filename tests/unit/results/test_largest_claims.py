@@ -42,7 +42,7 @@ def interval(row):
 def test_a_largest_level_ends_below_the_one_that_failed():
     row = row_of(ends("host", FITS, FITS, FULL))
     assert interval(row) == (2.0, 2.0, 3.0)
-    assert row["verdict"] == "holds"
+    assert row["verdict"] == "cannot tell"
     assert "cpu/workers=1~decode=host" in row["cells"]
 
 
@@ -53,8 +53,8 @@ EQUAL = ends("host", FITS, FITS, FULL) | ends("cache", FITS, FITS, FULL)
 @pytest.mark.parametrize(
     ("claimed", "verdict"),
     [
-        ({"published": 1.4}, "holds"),
-        ({"published": 1.5}, "holds"),
+        ({"published": 1.4}, "cannot tell"),
+        ({"published": 1.5, "tolerance": 0.6}, "holds"),
         ({"published": 1.6, "tolerance": 0.1}, "cannot tell"),
         ({"published": 1.6}, "refuted"),
         ({"published": 0.5}, "refuted"),

@@ -54,6 +54,7 @@ def published(study: StudyResults) -> list[Statement]:
             missing=missing,
             obstacles=obstacles,
             by_levels=row.metric in COUNTED,
+            margin=claim_of(study, row).margin(study.study.thresholds),
         )
         statements.append(Statement(words, row.compared))
     others = [claim for claim in study.claims if claim.of != "ours" and claim is not row]
@@ -62,7 +63,10 @@ def published(study: StudyResults) -> list[Statement]:
         contrary = [claim for claim in others if _is_contrary(study, claim)]
         examples = [(each.statement, each.measured, _claimed(study, each)) for each in contrary[:2]]
         more = len(contrary) - len(examples)
-        words = sentence("claims", counts=by_outcome, contrary=examples, more=more)
+        comparable = all(claim.verdict != NOT_COMPARABLE for claim in contrary)
+        words = sentence(
+            "claims", counts=by_outcome, contrary=examples, more=more, comparable=comparable
+        )
         statements.append(Statement(words, [cell for each in contrary for cell in each.compared]))
     against, changed = contradictions(study.plan), changes(study.plan)
     if against or changed:

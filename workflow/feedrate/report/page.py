@@ -115,6 +115,7 @@ def _facts(study: StudyResults) -> dict[str, Any]:
         "source": study.study.source,
         "headline": provenance.headline(study),
         "answers": sentences.answers(study),
+        "other_levels": sentences.other_levels(study),
         "rehearsal": sentences.rehearsal(study),
         "failures": failures[:LISTED_FAILURES],
         "more_failures": len(failures) - LISTED_FAILURES,

@@ -146,7 +146,7 @@ def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
         words = sentence(
             "use_for_learning",
             use=study.setting_among(use, [use, first.cell]) if use else "",
-            gain=use.speedup - 1 if use else None,
+            gain=f"{text.percent(use.speedup - 1)}%" if use else "",
             at_least=use.speedup_ci_low - 1 if use else None,
             lower=max(value - after_of[use.key] + margin, 0.0) if use else None,
             baseline=setting,

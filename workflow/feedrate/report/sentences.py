@@ -128,6 +128,10 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
     if use is None:
         use = max((c for each in lines for c in each.ok), key=lambda cell: cell.samples_per_s)
     settings = {n: level for n, level in use.levels.items() if n in study.varied - apart}
+    # The setting that readers know: the baseline's, at the level where it is fastest.
+    base = study.study.baseline_of(last.levels)
+    of_base = (each.fastest for each in lines if each.others == without(base, factor))
+    usual = next((cell for cell in of_base if cell and cell.levels != use.levels), None)
     unsupported = [c for c in study.cells if (c.device, c.status) == (line.device, "unsupported")]
     words = sentence(
         "largest",
@@ -140,7 +144,8 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
         memory=f"{text.number(last.peak_memory_gib)} GiB" if last.peak_memory_gib else "",
         use="" if use is last else study.words(settings),
         use_rate=text.number(use.samples_per_s),
-        gain=_gain(study, answer, use) if answer else None,
+        usual=study.words(without(usual.levels, *apart, factor)) if usual else "",
+        usual_rate=text.number(usual.samples_per_s if usual else None),
         rivals=rivals(study, answer) if answer else None,
         tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
         beyond_failed=any(cell.status != "missing" for cell in beyond),
@@ -206,6 +211,13 @@ def tail(study: StudyResults, cell: CellRow) -> tuple[float | None, str]:
 def _may_equal(cell: CellRow, best: CellRow) -> bool:
     """Whether a rate may equal the best: their intervals overlap."""
     return cell is best or (cell.ci_high or 0.0) >= (best.ci_low or math.inf)
+
+
+def other_levels(study: StudyResults) -> str:
+    """The factors whose other levels have answers of their own, below the first screen."""
+    shown = [study.answer(device) for device in study.devices]
+    has_more = study.asks in ("speed", "largest") and any(a not in shown for a in study.answers)
+    return text.listed(map(study.factor_label, study.study.within)) if has_more else ""
 
 
 def rehearsal(study: StudyResults) -> str:

@@ -73,8 +73,7 @@ def agrees(claim: Claim, recomputed: float, thresholds: Thresholds) -> bool:
 
 def judge(claim: Claim, measured: Estimate, thresholds: Thresholds) -> str:
     """The verdict on a ratio: the claim holds if the whole interval is where the claim puts the
-    ratio, and is refuted if none of it is. A printed value in the range of a counted ratio holds.
-    An end that is None is unbounded."""
+    ratio, and is refuted if none of it is. An end that is None is unbounded."""
     least, most = claim.bounds(thresholds)
     low, high = measured.low or 0.0, measured.high or math.inf
     if claim.metric in COUNTED:  # a level that does not fit is itself out of the range
@@ -82,12 +81,7 @@ def judge(claim: Claim, measured: Estimate, thresholds: Thresholds) -> str:
         high = math.nextafter(high, 0.0) if high > measured.value else high
     if high < least or low > most:
         return REFUTED
-    if least <= low and high <= most:
-        return HOLDS
-    printed = claim.published if claim.metric in COUNTED else None
-    if printed is None or measured.low is None or measured.high is None:
-        return CANNOT_TELL
-    return HOLDS if measured.low <= printed <= measured.high else CANNOT_TELL
+    return HOLDS if least <= low and high <= most else CANNOT_TELL
 
 
 class _Claims:

@@ -209,6 +209,7 @@ def _note(study: StudyResults) -> str:
         several_ranks=any((cell.world_size or 1) > 1 for cell in study.tried),
         shown=shown,
         tried=tried,
+        smallest=study.study.thresholds.smallest_effect,
     )
 
 

@@ -48,7 +48,7 @@ def cells(study: StudyResults) -> list[Any]:
         if shared:
             same = text.values_text(parse_levels(shared, BETWEEN_LEVELS))
             cause = f"Same runs as {same}: the settings that differ have no effect"
-        rows.append(wide(Field(name, of=group), text.levels_text(levels), cause))
+        rows.append(wide(Field(name, of=group), f"among {text.levels_text(levels)}", cause))
     return rows
 
 
