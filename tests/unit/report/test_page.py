@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from report_samples import EVIL, MODEL_ALONE, RATES, STUDY, make_project, plan_of, write_results
 
+from feedrate.config.study import Exclude
 from feedrate.report import audit, html, page, provenance, remarks, sentences
 from feedrate.report.rows import CellOf
 from feedrate.report.table import Field, Line, Shown
@@ -304,3 +305,22 @@ def test_the_limit_of_each_setting_is_under_why(made):
     baseline = next(cell for cell in study.cells if cell.cell == "workers=0~decode=host")
     gain = MODEL_ALONE / RATES[0] - 1
     assert baseline.gain_low < gain < baseline.gain_high
+
+
+def test_levels_that_a_study_leaves_out_everywhere_are_named_with_the_reason(made):
+    levels = (0, 1, 2, 3, 4, 5, 6, 7)
+    parts = [Exclude(levels={"workers": n}, why="Too many for a test.") for n in levels[2:]]
+    parts.append(Exclude(levels={"workers": 1}, unless={"decode": ["host"]}, why="Host only."))
+    study, whole = made(make_project(("gaudi2",), levels=levels, exclude=parts))
+    words = sentences.excluded(study)
+    assert "workers 2, 3, 4, 5 and 2 more (too many for a test)" in words
+    assert "Host only" not in words
+    assert words in first_screen(whole)
+    assert sentences.excluded(made()[0]) == ""
+
+
+def test_answers_at_other_levels_are_announced(made):
+    several, whole = made(make_project(("gaudi2",), within=["decode"]))
+    assert sentences.other_levels(several) == "decode"
+    assert "under &#34;Why&#34;" in first_screen(whole) or 'under "Why"' in first_screen(whole)
+    assert sentences.other_levels(made()[0]) == ""

@@ -288,10 +288,12 @@ def excluded(study: StudyResults) -> str:
         if len(part.levels) == 1 and all(cell.levels[name] != level for cell in study.cells):
             reasons.setdefault((name, level_text(level)), part.why)
     groups = text.grouped(reasons, lambda pair: (pair[0], reasons[pair]))
-    words = [
-        (f"{name} {text.listed(level for _, level in pairs)}", text.uncapital(why.rstrip(".")))
-        for (name, why), pairs in groups.items()
-    ]
+    words = []
+    for (name, why), pairs in groups.items():
+        levels = [level for _, level in pairs]
+        more = [f"{len(levels) - FEW} more"] if len(levels) > FEW else []
+        listed = text.listed([*levels[:FEW], *more])
+        words.append((f"{name} {listed}", text.uncapital(why.rstrip("."))))
     return sentence("excluded", groups=words) if words else ""
 
 
