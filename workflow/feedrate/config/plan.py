@@ -16,11 +16,9 @@ from feedrate.config.spec import (
     RunSpec,
     StudyProtocol,
     ignored_settings,
-    inference_faults,
     library_of,
     library_rules,
-    loader_faults,
-    model_faults,
+    spec_faults,
 )
 from feedrate.config.study import Published, adapt_keys, adapted, level_settings
 from feedrate.config.values import Level, Strict, cell_name, convert, copy_fields, level_text
@@ -45,15 +43,13 @@ class Unsupported(CellWithoutRuns, kw_only=True):
     """A cell that needs a capability that the device lacks, or a library that is not installed."""
 
     lacks: str
-    install: str = ""
-    """How to install the library that is lacking."""
+    install: str = ""  # how to install the library
 
 
 class Shared(CellWithoutRuns, kw_only=True):
-    """A cell without runs of its own: the device would do the same work as in `measured_as`."""
+    """A cell for which the device would do the same work as for the cell `measured_as`."""
 
     measured_as: str
-    """The cell whose runs are its own too."""
 
 
 class Plan(Strict, kw_only=True):
@@ -79,7 +75,8 @@ def make_plan(project: Project) -> Plan:
     Raises ConfigError for settings that do not work together."""
     plan = Plan(runs={}, unsupported=[], shared=[])
     for name, device in itertools.product(project.studies, project.config.devices):
-        protocol, by_level = _protocol(project, name, device), LevelSettings(project, name, device)
+        protocol = _protocol(project, name, device)
+        by_level = LevelSettings(project, name, device)
         entry = project.devices[device]
         environment = dict(sorted(entry.software.environment.items()))
         common = copy_fields(
@@ -117,10 +114,11 @@ def runnable(
     runs: dict[RunKey, RunSpec] = {}
     lacking: dict[tuple[str, str, str], Unsupported] = {}
     for key, spec in plan.runs.items():
-        library, form = library_of(spec.settings.loader), spec.settings.loader.form or "same"
+        library = library_of(spec.settings.loader)
         install = ""
         # Another interpreter may have the library: the job finds out.
         if library and not project.devices[spec.device].software.python:
+            form = spec.settings.loader.form or "same"
             install = library_rules(library).missing_packages(library, form)
         if not install or has_ended(spec):
             runs[key] = spec
@@ -151,10 +149,10 @@ def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
 def study_settings(project: Project, name: str, device: str) -> Settings:
     """A study's settings, adapted for a device, before any level."""
     config, settings = project.config, _adapted(project, name, device, "settings")
-    others = config.checkpoint_model not in (None, settings["model"]["name"])
-    if config.checkpoint is not None and not others:
-        revision = config.checkpoint_revision
-        settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
+    is_for_model = config.checkpoint_model in (None, settings["model"]["name"])
+    if config.checkpoint is not None and is_for_model:
+        settings["model"]["checkpoint"] = config.checkpoint
+        settings["model"]["revision"] = config.checkpoint_revision
     return convert(settings, Settings, f"config/studies/{name}.yaml, adapted for {device}")
 
 
@@ -190,12 +188,11 @@ def _cells(
     unsupported: list[Unsupported] = []
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
-        cell = cell_name(levels)
-        if any(e.covers(levels, device.able) for e in study.exclude):
+        if any(exclude.covers(levels, device.able) for exclude in study.exclude):
             continue
-        needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
-        lacks = ", ".join(need for need in needed if need and need not in device.able)
-        spec = _replace(common, cell=cell, levels=levels)
+        needs = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
+        lacks = ", ".join(need for need in needs if need and need not in device.able)
+        spec = _replace(common, cell=cell_name(levels), levels=levels)
         if lacks:
             unsupported.append(copy_fields(Unsupported, spec, lacks=lacks))
         else:
@@ -203,9 +200,9 @@ def _cells(
             launcher = _launcher(device, settings)
             cells.append(_replace(spec, settings=settings, launcher=launcher))
     for spec in cells:
-        for fault in _faults(spec):
+        if faults := spec_faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
-            raise ConfigError(f"{place}: {fault}")
+            raise ConfigError(f"{place}: {faults[0]}")
     dataset = dataset_for(project.config, cells)
     return [_replace(spec, dataset=dataset) for spec in cells], unsupported
 
@@ -226,16 +223,6 @@ def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
         else:
             shared.append(copy_fields(Shared, spec, measured_as=measured_as))
     return distinct, shared
-
-
-def _faults(spec: RunSpec) -> Iterator[str]:
-    """Settings of a cell that do not work together."""
-    yield from model_faults(spec.settings.model, spec.settings.loader.max_tokens)
-    yield from loader_faults(spec.settings.loader)
-    if not spec.protocol.ceiling_s and spec.protocol.profile_steps:
-        yield "protocol.ceiling_s: profile_steps needs more than 0 s"
-    if spec.task == "inference":
-        yield from inference_faults(spec)
 
 
 def _launcher(entry: Device, settings: Settings) -> Launcher:

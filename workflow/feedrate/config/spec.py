@@ -127,6 +127,17 @@ class RunSpec(Strict, kw_only=True):
         return 1 if self.task == "inference" else min(FULL_EPOCH_STEPS, self.protocol.steps)
 
 
+def spec_faults(spec: RunSpec) -> list[str]:
+    """Settings that do not work together, with what is allowed instead."""
+    faults = list(model_faults(spec.settings.model, spec.settings.loader.max_tokens))
+    faults += loader_faults(spec.settings.loader)
+    if not spec.protocol.ceiling_s and spec.protocol.profile_steps:
+        faults.append("protocol.ceiling_s: profile_steps needs more than 0 s")
+    if spec.task == "inference":
+        faults += inference_faults(spec)
+    return faults
+
+
 @cache
 def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
     """Settings that the model does not offer. Only a checkpoint says how long its captions are."""
