@@ -17,7 +17,7 @@ from feedrate.config.plan import make_plan, timeouts_min
 from feedrate.config.project import Project, check_study
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.spec import StudyProtocol, ignored_settings
-from feedrate.config.study import Exclude, Factor, Source, Study
+from feedrate.config.study import Adaptation, Exclude, Factor, Source, Study
 from feedrate.config.values import cell_name, level_text
 from feedrate.config.workflow import Generated, WorkflowConfig
 
@@ -52,7 +52,7 @@ def studies(draw):
         source=Source(title="s"),
         settings=Settings(model=ModelSettings(name="bridgetower", size="tiny")),
         protocol=StudyProtocol(steps=5, warmup_steps=1, repeats=draw(st.integers(1, 4))),
-        adapt=draw(st.sampled_from([{}, {"hpu": {"protocol": {"repeats": 2}}}])),
+        adapt=draw(st.sampled_from([{}, {"hpu": Adaptation(protocol={"repeats": 2})}])),
         factors=factors,
         baseline={name: factor.levels[0] for name, factor in factors.items()},
         exclude=[Exclude(levels=levels, why="w") for levels in exclude],
@@ -81,8 +81,8 @@ def projects(draw):
 
 
 def expected_repeats(project, study, device):
-    adapted = project.studies[study].adapt.get(project.devices[device].kind, {})
-    return adapted.get("protocol", {}).get("repeats", project.studies[study].protocol.repeats)
+    adaptation = project.studies[study].adapt.get(project.devices[device].kind, Adaptation())
+    return adaptation.protocol.get("repeats", project.studies[study].protocol.repeats)
 
 
 def factorial(study):
@@ -218,9 +218,9 @@ def small():
         settings=Settings(model=ModelSettings(name="bridgetower", size="large")),
         protocol=StudyProtocol(steps=100, warmup_steps=10),
         adapt={
-            "cuda": {"settings": {"model": {"size": "base"}}, "protocol": {"steps": 50}},
-            "gpu": {"settings": {"train": {"batch_size": 7}}},
-            "cpu": {"settings": {"model": {"size": "tiny"}, "loader": {"workers": 9}}},
+            "cuda": Adaptation(settings={"model": {"size": "base"}}, protocol={"steps": 50}),
+            "gpu": Adaptation(settings={"train": {"batch_size": 7}}),
+            "cpu": Adaptation(settings={"model": {"size": "tiny"}, "loader": {"workers": 9}}),
         },
         factors={"workers": Factor(sets="loader.workers", levels=[0, 1])},
         baseline={"workers": 0},

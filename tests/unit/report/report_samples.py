@@ -14,6 +14,7 @@ from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.config.spec import StudyProtocol
 from feedrate.config.study import (
+    Adaptation,
     BenchmarkScore,
     Claim,
     Fact,
@@ -111,7 +112,7 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), **changes):
             train=TrainSettings(batch_size=48),
         ),
         protocol=StudyProtocol(steps=40, warmup_steps=5, repeats=3),
-        adapt={"cpu": {"settings": {"model": {"size": "tiny"}, "train": {"batch_size": 8}}}},
+        adapt={"cpu": Adaptation(settings={"model": {"size": "tiny"}, "train": {"batch_size": 8}})},
         factors={
             "workers": Factor(
                 sets="loader.workers", levels=list(levels), label="data-loader workers"

@@ -16,7 +16,6 @@ from feedrate.config.study import (
     SETTINGS,
     BenchmarkAccuracy,
     BenchmarkScore,
-    Bundle,
     Factor,
     Published,
     Sheet,
@@ -167,18 +166,13 @@ def check_study(
 ) -> list[str]:
     """Check a study in itself, against the registry and against the `files` in config/published."""
     problems = Problems(origin)
-    for key, change in study.adapt.items():
-        bundles = change.get("bundles", {})
-        problems.check_type(f"adapt.{key}.bundles", bundles, dict[str, dict[str, Bundle]])
-    if problems:  # the other checks read them
-        return problems
     levels = _check_factors(problems, study)
     check_levels(problems, "baseline", study.baseline, levels)
     _check_adapt(problems, study, devices)
     for key, exclude in numbered("exclude[{}]", study.exclude):
         check_levels(problems, f"{key}.levels", exclude.levels, levels)
-        for name, kept in exclude.unless.items():
-            for level in kept:
+        for name, exceptions in exclude.unless.items():
+            for level in exceptions:
                 check_levels(problems, f"{key}.unless", {name: level}, levels)
     for part in ("within", "ladder"):
         problems.check_names(part, getattr(study, part), study.factors, "factors")
@@ -201,32 +195,34 @@ def check_study(
 def _check_factors(problems: Problems, study: Study) -> dict[str, list[Level]]:
     """Check all factors. Returns the levels of each; none if wrong, so that no error repeats."""
     levels: dict[str, list[Level]] = {}
-    used: list[tuple[str, str]] = []
+    places: list[tuple[str, str]] = []  # of each setting that a factor sets
     for name, factor in study.factors.items():
         key, before = f"factors.{name}", len(problems)
         if bool(factor.sets) == bool(factor.bundles):
             problems.add(key, "it needs either `sets` (one setting) or `bundles` (by level)")
         elif factor.bundles:
-            for level in (text for text in factor.texts if text not in factor.bundles):
-                problems.add(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
+            for level in factor.texts:
+                if level not in factor.bundles:
+                    problems.add(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
             _check_bundles(problems, f"{key}.bundles", factor.bundles, factor.texts)
             _check_level_texts(problems, f"{key}.levels", factor, str)
         elif problems.check_known(f"{key}.sets", factor.sets, SETTINGS, "settings"):
             _check_level_texts(problems, f"{key}.levels", factor, SETTINGS[factor.sets])
         levels[name] = factor.levels if len(problems) == before else []
-        for required in factor.requires if levels[name] else ():
-            problems.check_known(f"{key}.requires", required, factor.texts, "its levels")
-        # On any device:
-        devices, part = ("", *study.adapt), "sets" if factor.sets else "bundles"
-        bundles = [level_settings(study, name, lv, [d]) for d in devices for lv in factor.levels]
-        settings = sorted(set().union(*bundles))
-        used += [(f"{key}.{part}", setting) for setting in settings]
+        for level in factor.requires if levels[name] else ():
+            problems.check_known(f"{key}.requires", level, factor.texts, "its levels")
+        settings: set[str] = set()  # on any device
+        for device in ("", *study.adapt):
+            for level in factor.levels:
+                settings.update(level_settings(study, name, level, [device]))
+        part = "sets" if factor.sets else "bundles"
+        places += [(f"{key}.{part}", setting) for setting in sorted(settings)]
         if study.task == "training" and any(s.startswith("inference.") for s in settings):
             problems.add(key, "only `task: inference` has its setting; this study trains")
         if name not in study.baseline:
-            known = ", ".join(factor.texts)
-            problems.add(f"baseline.{name}", f"missing, but required; its levels: {known}")
-    problems.check_unique(used)
+            texts = ", ".join(factor.texts)
+            problems.add(f"baseline.{name}", f"missing, but required; its levels: {texts}")
+    problems.check_unique(places)
     longest = {name: max(factor.texts, key=len) for name, factor in study.factors.items()}
     if len(cell_name(longest)) > _LONGEST_CELL:
         problems.add("factors", f"names and levels make cell names longer than {_LONGEST_CELL}")
@@ -239,9 +235,9 @@ def _check_bundles(
     """Check that bundles have known levels and settings, and values that fit the settings."""
     for level, bundle in bundles.items():
         problems.check_known(key, level, levels, "its levels")
-        for sets, value in bundle.items():
-            if problems.check_known(f"{key}.{level}", sets, SETTINGS, "settings"):
-                problems.check_type(f"{key}.{level}.{sets}", value, SETTINGS[sets])
+        for setting, value in bundle.items():
+            if problems.check_known(f"{key}.{level}", setting, SETTINGS, "settings"):
+                problems.check_type(f"{key}.{level}.{setting}", value, SETTINGS[setting])
 
 
 def _check_level_texts(problems: Problems, key: str, factor: Factor, kind: Any) -> None:
@@ -259,38 +255,35 @@ def _check_level_texts(problems: Problems, key: str, factor: Factor, kind: Any) 
 
 def _check_adapt(problems: Problems, study: Study, devices: Mapping[str, Device]) -> None:
     """Check each adapted part by itself, and that each device has steps left after the warm-up."""
-    parts: dict[str, Any] = {"settings": Settings, "protocol": StudyProtocol}
-    having = {name: factor for name, factor in study.factors.items() if factor.bundles}
-    for key, change in study.adapt.items():
+    factors = {name: factor for name, factor in study.factors.items() if factor.bundles}
+    for key, adaptation in study.adapt.items():
+        place = f"adapt.{key}"
         if not BELOW_MEMORY.fullmatch(key):
             names = [*plugins.names(KINDS), *devices]
             problems.check_known("adapt", key, names, "kinds and devices")
-        for part, value in change.items():
-            place = f"adapt.{key}.{part}"
-            if part in parts:
-                if problems.check_type(place, value, dict):
-                    problems.check_type(place, adapted(study, part, [key]), parts[part])
-            elif problems.check_known(f"adapt.{key}", part, [*parts, "bundles"], "parts"):
-                for name, bundles in value.items():
-                    if problems.check_known(place, name, having, "factors with bundles"):
-                        _check_bundles(problems, f"{place}.{name}", bundles, having[name].texts)
+        problems.check_type(f"{place}.settings", adapted(study, "settings", [key]), Settings)
+        problems.check_type(f"{place}.protocol", adapted(study, "protocol", [key]), StudyProtocol)
+        for name, bundles in adaptation.bundles.items():
+            if problems.check_known(f"{place}.bundles", name, factors, "factors with bundles"):
+                texts = factors[name].texts
+                _check_bundles(problems, f"{place}.bundles.{name}", bundles, texts)
     if problems:
         return
-    short: dict[tuple[int, int], str] = {}
+    too_short: dict[tuple[int, int], str] = {}  # each pair of steps once
     for name, device in {"": None, **devices}.items():
         protocol = adapted(study, "protocol", adapt_keys(study, name, device) if device else [])
         warmup, steps = protocol["warmup_steps"], protocol["steps"]
         if warmup >= steps:
             place = f"protocol.warmup_steps (on {name})" if name else "protocol.warmup_steps"
-            short.setdefault((warmup, steps), place)
-    for (warmup, steps), place in short.items():
+            too_short.setdefault((warmup, steps), place)
+    for (warmup, steps), place in too_short.items():
         problems.add(place, f"{warmup} is not allowed; it must be below steps, {steps}")
 
 
 def check_levels(
-    problems: Problems, key: str, named: Mapping[str, Level], levels: Mapping[str, list[Level]]
+    problems: Problems, key: str, chosen: Mapping[str, Level], levels: Mapping[str, list[Level]]
 ) -> None:
     """Check that factors and their levels at `key` are among `levels`."""
-    for factor, level in named.items():
+    for factor, level in chosen.items():
         if problems.check_known(key, factor, levels, "factors") and levels[factor]:
             problems.check_known(f"{key}.{factor}", level, levels[factor], "its levels")

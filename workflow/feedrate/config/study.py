@@ -136,6 +136,16 @@ class Thresholds(Strict, kw_only=True):
     claim_tolerance: Annotated[Positive, about("A claimed ratio holds within this share.")] = 0.05
 
 
+class Adaptation(Strict, kw_only=True):
+    """What differs in a study on some devices."""
+
+    settings: dict[str, Any] = {}
+    protocol: dict[str, Any] = {}
+    bundles: Annotated[
+        dict[str, dict[str, Bundle]], about("By factor and level: the settings of the level.")
+    ] = {}
+
+
 class Study(Strict, kw_only=True):
     """One file in config/studies/; its name is that of the study."""
 
@@ -155,8 +165,7 @@ class Study(Strict, kw_only=True):
         list[Name], about("Factors: levels above one that ran out of memory are skipped.")
     ] = []
     adapt: Annotated[
-        dict[Name, dict[str, Any]],
-        about("By device, kind or memory (below-40-gib): settings, protocol and bundles."),
+        dict[Name, Adaptation], about("By device, kind or memory (below-40-gib): what differs.")
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[dict[str, Level], about("The level of each factor that ratios refer to.")]
@@ -195,7 +204,8 @@ def adapted(study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:
     """A study's `settings` or `protocol` (`part`) as adapted for these keys; not checked."""
     result: dict[str, Any] = msgspec.to_builtins(getattr(study, part))
     for key in keys:
-        result = merged(result, study.adapt.get(key, {}).get(part) or {})
+        if key in study.adapt:
+            result = merged(result, getattr(study.adapt[key], part))
     return result
 
 
@@ -207,8 +217,8 @@ def level_settings(study: Study, name: str, level: Level, keys: Iterable[str] = 
     text = level_text(level)
     bundle = factor.bundles.get(text, {})
     for key in keys:
-        other = (study.adapt.get(key, {}).get("bundles") or {}).get(name, {})
-        bundle = other.get(text, bundle)
+        if key in study.adapt:
+            bundle = study.adapt[key].bundles.get(name, {}).get(text, bundle)
     return bundle
 
 
