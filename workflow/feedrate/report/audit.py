@@ -70,13 +70,14 @@ def published(study: StudyResults) -> list[Statement]:
         statements.append(Statement(words, [cell for each in contrary for cell in each.compared]))
     against, changed = contradictions(study.plan), changes(study.plan)
     if against or changed:
-        facts = {
-            "count": len(against),
-            "drafts": sum(map(in_draft, against)),
-            "changed": len(changed),
-        }
-        first = against[0] if against else ""
-        statements.append(Statement(sentence("contradictions", first=first, **facts)))
+        words = sentence(
+            "contradictions",
+            count=len(against),
+            drafts=sum(map(in_draft, against)),
+            first=against[0] if against else "",
+            changed=len(changed),
+        )
+        statements.append(Statement(words))
     if not statements and (study.study.published_scores or study.study.published_accuracies):
         statements.append(Statement(sentence("only_scores")))
     return statements
