@@ -71,7 +71,7 @@ compare: $(RUN_READY) ## Show what became slower or faster: make compare OLD=../
 	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)
 
 test: $(DEV_READY) $(GAUDI_READY) $(LOADERS_READY) ## Run all tests, or some: make test ARGS='-k name'
-	@$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(if $(filter -k% %.py,$(ARGS)),1,3) $(ARGS)
 
 check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 	@$(BIN)/ruff format --check .

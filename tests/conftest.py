@@ -94,6 +94,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.isolated, config.together = "", ""
     if config.getoption("numprocesses", None):
         config.isolated, config.together = isolated_python()
+    else:
+        gc.disable()  # the collector would look at modules and tests again and again
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -125,6 +127,7 @@ def pytest_collection_finish() -> None:
         importlib.import_module("warm.half_products")
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -172,6 +172,7 @@ def leave_little_to_do() -> None:
         del sys.path_importer_cache[path]
     gc.collect()
     gc.freeze()
+    gc.enable()
     use_huge_pages()
 
 
@@ -193,6 +194,7 @@ def main() -> None:
     folder, ready = Path(sys.argv[1]), int(sys.argv[2])
     server = Server(folder)
     os.close(ready)  # clients may connect; they wait for the imports
+    gc.disable()
     for module in sys.argv[3:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)

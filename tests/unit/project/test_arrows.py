@@ -52,12 +52,12 @@ def test_imports_run_downwards():
             for other in others - {room, "__version__"}
             if RANK[other] >= RANK[room]
         ]
-    assert upwards == []
+    assert upwards == [], "a room imports from those before it in ROOMS only: move code down"
 
 
 def test_no_file_is_longer_than_a_chapter():
     lines = {str(file): file.read_text(encoding="utf-8").count("\n") for file in MODULES}
-    assert [file for file, count in lines.items() if count > 350] == []
+    assert [file for file, count in lines.items() if count > 350] == [], "divide it"
 
 
 def test_what_the_snakefile_imports_is_light():
@@ -77,4 +77,5 @@ def test_each_test_file_has_a_name_of_its_own():
     folders = (PACKAGE.parents[1] / name for name in ("tests", "extras/loaders/tests"))
     files = (file for folder in folders for file in folder.rglob("*.py"))
     names = Counter(f.name for f in files if not (f.parent / "__init__.py").exists())
-    assert [name for name, count in names.items() if count > 1 and name != "conftest.py"] == []
+    shared = [name for name, count in names.items() if count > 1 and name != "conftest.py"]
+    assert shared == [], "rename all but one"

@@ -14,6 +14,9 @@ RECORDS = [
     f"results/{study}/cpu/records.jsonl"
     for study in ("bridgetower-dataloading", "bridgetower-learning")
 ]
+INTENDED = (
+    "if the change is meant: .venv/bin/python tests/golden/freeze.py, and look at what git shows"
+)
 SENTENCES = {*freeze.PROSE, "reading", "note", "detail", "description"}
 """Columns and keys that hold sentences. Only the numbers in them are compared."""
 
@@ -37,7 +40,7 @@ def test_every_spec_is_the_same(plan):
         for device in {**old[study], **new[study]}
         if old[study].get(device) != new[study].get(device)
     }
-    assert not differences
+    assert not differences, INTENDED
 
 
 @pytest.mark.parametrize("run", read(freeze.EXAMPLES))
@@ -46,7 +49,7 @@ def test_examples_of_specs_are_the_same(plan, run):
     study, device, cell, repeat = run.split("/")
     new = msgspec.to_builtins(plan.runs[study, device, cell, int(repeat)])
     old = read(freeze.EXAMPLES)[run]
-    assert freeze.compared(new, usual) == freeze.compared(old, usual)
+    assert freeze.compared(new, usual) == freeze.compared(old, usual), INTENDED
 
 
 def test_a_spec_names_no_setting_that_is_absent(plan):
@@ -79,9 +82,11 @@ def assert_same(old, new, where=""):
         for one, other in zip(old, new, strict=True):
             assert_same(one, other, where)
     elif key in SENTENCES and isinstance(old, str):
-        assert freeze.numbers(old) == freeze.numbers(new), f"{where}: {old!r}, now {new!r}"
+        assert freeze.numbers(old) == freeze.numbers(new), (
+            f"{where}: {old!r}, now {new!r}; {INTENDED}"
+        )
     else:
-        assert freeze.same(old, new), f"{where}: {old!r}, now {new!r}"
+        assert freeze.same(old, new), f"{where}: {old!r}, now {new!r}; {INTENDED}"
         assert type(old) is type(new), where
 
 
@@ -112,7 +117,7 @@ def test_results_are_the_same(made, kept, name):
     files = [f"results/{plan.name}/{name}" for plan in plans]
     files += [f"results/{name}"] if (kept / "results" / name).exists() else []
     found = {file: list(freeze.differences(kept / file, root / file)) for file in files}
-    assert not {file: lines for file, lines in found.items() if lines}
+    assert not {file: lines for file, lines in found.items() if lines}, INTENDED
 
 
 @pytest.mark.parametrize("kept", freeze.PROJECTS, ids=lambda kept: kept.name)
@@ -126,4 +131,4 @@ def test_reports_show_the_same_numbers(made, kept):
             for fact in old.keys() | new.keys():
                 if old.get(fact) != new.get(fact):
                     differences[f"{plan.name}: {fact}"] = (old.get(fact), new.get(fact))
-    assert not differences
+    assert not differences, INTENDED

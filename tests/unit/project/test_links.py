@@ -39,7 +39,7 @@ def test_every_link_leads_somewhere(document):
         target = (ROOT / document).parent / name if name else ROOT / document
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
-    assert dead == []
+    assert dead == [], f"in {document}: no such file or heading"
 
 
 def test_every_page_of_the_documentation_can_be_reached_from_the_readme():
