@@ -127,13 +127,13 @@ class Watch:
             return ""
         time.sleep(max(0.0, self._start_s + WATCHED_S - time.monotonic()))
         now, parts = host_load(), ("cores_s", "cores_busy_s", "job_cpu_s")
-        whole_s, busy_s, own_s = (now[part] - self._load[part] for part in parts)
-        share = (busy_s - own_s) / whole_s if whole_s else 0.0
+        cores_s, busy_s, own_s = (now[part] - self._load[part] for part in parts)
+        share = (busy_s - own_s) / cores_s if cores_s else 0.0
         if share < BUSY:
             return ""
         cores = len(os.sched_getaffinity(0))
         subject = {1: "the core is", 2: "both cores are"}.get(cores, f"the {cores} cores are")
         programs = busiest(self._uses, cpu_by_process(os.getpid()))
-        names = ", ".join(f"{name} {used_s / whole_s:.0%}" for name, _, used_s in programs)
+        names = ", ".join(f"{name} {used_s / cores_s:.0%}" for name, _, used_s in programs)
         sentence = f"{subject} {share:.0%} busy with other programs"
         return f"{sentence} ({names})" if names else sentence

@@ -110,7 +110,7 @@ class DigestCache:
             is_file = Path(program).is_absolute()
             queue += [Path(program)] if is_file else sorted(PACKAGE.glob(program))
         seen = set(queue)
-        files = {name: file for top, root in _roots().items() for name, file in _files(top, root)}
+        files = _package_files(plugins.added())
         names = {file: name for name, file in files.items()}
         while queue:
             file = queue.pop()
@@ -133,7 +133,7 @@ class DigestCache:
 
 def digest_module(path: Path) -> list[Any]:
     """The digest of a module's code without comments, layout and docstrings; and the modules, or
-    names in modules, that it imports anywhere from this package and from those with plug-ins."""
+    names in modules, that it imports anywhere."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imports: set[str] = set()
     for node in ast.walk(tree):
@@ -144,9 +144,7 @@ def digest_module(path: Path) -> list[Any]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             imports.add(node.module)
             imports.update(f"{node.module}.{alias.name}" for alias in node.names)
-    roots = _roots()
-    own_imports = sorted(name for name in imports if name.split(".")[0] in roots)
-    return [digest_value(ast.unparse(tree)), own_imports]
+    return [digest_value(ast.unparse(tree)), sorted(imports)]
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -155,20 +153,16 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def _roots() -> dict[str, Path]:
-    """The folders of this package and of those with further plug-ins, by name."""
-    others = {package.split(".")[0] for package in plugins.added()}
-    return {PACKAGE.name: PACKAGE} | {n: Path(import_module(n).__path__[0]) for n in others}
-
-
 @cache
-def _files(top: str, package: Path) -> list[tuple[str, Path]]:
-    """The dotted names of a package's modules, with their files."""
-    modules = []
-    for file in package.rglob("*.py"):
-        parts = file.relative_to(package).with_suffix("").parts
-        modules.append((".".join((top, *parts)).removesuffix(".__init__"), file))
-    return modules
+def _package_files(others: tuple[str, ...]) -> dict[str, Path]:
+    """The files of this package and of those with further plug-ins, by their modules' names."""
+    files = {}
+    for top in {PACKAGE.name, *(package.split(".")[0] for package in others)}:
+        folder = PACKAGE if top == PACKAGE.name else Path(import_module(top).__path__[0])
+        for file in folder.rglob("*.py"):
+            parts = top, *file.relative_to(folder).with_suffix("").parts
+            files[".".join(parts).removesuffix(".__init__")] = file
+    return files
 
 
 # Files besides code that data and runs are made from.

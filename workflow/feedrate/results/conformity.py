@@ -336,13 +336,13 @@ def merge_causes(causes: Sequence[str]) -> str:
         return causes[0]
     heads = [PROGRAMS.sub("", cause) for cause in causes]
     ranges = []
-    for shares in zip(*(SHARE.findall(head) for head in heads), strict=True):
+    for shares in zip(*map(SHARE.findall, heads), strict=True):
         ends = sorted(shares, key=lambda share: float(share[:-1]))
         ranges.append(" to ".join(dict.fromkeys((ends[0], ends[-1]))))
     merged = SHARE.sub(lambda _: ranges.pop(0), heads[0])
-    matches = filter(None, map(PROGRAMS.search, causes))
-    names = dict.fromkeys(name for match in matches for name in PROGRAM.findall(match[1]))
-    return f"{merged.removesuffix('.')}: {', '.join(names)}." if names else merged
+    programs = ", ".join(match for cause in causes for match in PROGRAMS.findall(cause))
+    names = ", ".join(dict.fromkeys(PROGRAM.findall(programs)))
+    return f"{merged.removesuffix('.')}: {names}." if names else merged
 
 
 DISTURBED = {alone_on_host.__name__, undisturbed.__name__}
