@@ -51,9 +51,8 @@ class Part:
 
 
 def needs_more(walls_s: Mapping[str, Mapping[int, float]], budget_s: float) -> bool:
-    """Whether another round is needed to know all parts as precisely as `PRECISE` says, from the
-    seconds of each kind's blocks by round. After `FEWEST_ROUNDS` of each, none spends over
-    `budget_s`."""
+    """Whether another round is needed to know all parts as precisely as `PRECISE` says. `walls_s`:
+    each kind's blocks by round. After `FEWEST_ROUNDS` of each, none spends over `budget_s`."""
     if min(map(len, walls_s.values()), default=FEWEST_ROUNDS) < FEWEST_ROUNDS:
         return True
     live = walls_s.get("live", {})
@@ -126,14 +125,12 @@ class Pipeline:
     def fill(self) -> None:
         """Let the workers load until they are idle: they are as far ahead as they may be."""
         processes = [psutil.Process(worker.pid) for worker in self._workers]
-        used_s, until_s = -1.0, perf_counter() + MOST_SETTLING_S
+
+        def cpu_s() -> float:
+            return sum(sum(process.cpu_times()[:2]) for process in processes)  # user and system
+
         with self.running():
-            while perf_counter() < until_s:
-                times = [process.cpu_times() for process in processes]
-                before_s, used_s = used_s, sum(time.user + time.system for time in times)
-                if used_s == before_s:
-                    break
-                sleep(SETTLED_S)
+            wait_until_steady(cpu_s)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -147,12 +144,8 @@ class Pipeline:
     def _stop(self) -> None:
         """Stop the workers, or wait until threads have filled their buffers."""
         self._signal(signal.SIGSTOP)
-        if self._has_processes:
-            return
-        requested, until_s = -1, perf_counter() + MOST_SETTLING_S
-        while requested != self._order.requested and perf_counter() < until_s:
-            requested = self._order.requested
-            sleep(SETTLED_S)
+        if not self._has_processes:
+            wait_until_steady(lambda: self._order.requested)
 
     def close(self) -> None:
         """End the workers; those that are stopped would not notice."""
@@ -163,6 +156,14 @@ class Pipeline:
         for worker in self._workers:
             if worker.is_alive() and worker.pid:
                 os.kill(worker.pid, number)
+
+
+def wait_until_steady(value: Callable[[], float]) -> None:
+    """Wait until a value does not change for `SETTLED_S`, at most for `MOST_SETTLING_S`."""
+    previous, until_s = -1.0, perf_counter() + MOST_SETTLING_S
+    while (present := value()) != previous and perf_counter() < until_s:
+        previous = present
+        sleep(SETTLED_S)
 
 
 def write_trace(

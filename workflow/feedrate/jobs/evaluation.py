@@ -176,9 +176,8 @@ class WinogroundPairs(Dataset[Sample]):
 
 def winoground_hits(scores: Floats) -> dict[str, Hits]:
     """Which examples are right (Thrush et al. 2022, arXiv 2204.03162, section 3): by `text_score`
-    if either image's own caption scores higher than the other one, by `image_score` if either
-    caption's own image does, by `group_score` if both hold. `scores` is (n, 2 captions, 2 images).
-    """
+    if each image's own caption scores higher, by `image_score` if each caption's own image does, by
+    `group_score` if both hold. `scores` is (n, 2 captions, 2 images)."""
     own = scores[:, (0, 1), (0, 1)]
     text: Hits = np.all(own > scores[:, (1, 0), (0, 1)], axis=1)
     image: Hits = np.all(own > scores[:, (0, 1), (1, 0)], axis=1)

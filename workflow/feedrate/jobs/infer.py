@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -84,9 +84,9 @@ def make_requests(
 
     if spec.settings.inference.preprocessing == "in":
         return prepare
-    ready = cycle([prepare() for _ in range(READY)])
+    requests = cycle([prepare() for _ in range(READY)])
     device.synchronize()  # their preparation is not part of a pass
-    return partial(next, ready)
+    return partial(next, requests)
 
 
 def write_computation(log: EventLog, spec: RunSpec, device: Adapter, model: Any) -> None:
@@ -115,9 +115,8 @@ def compiling_anew(run: Path) -> Iterator[None]:
 
     with TemporaryDirectory(dir=run) as folder:
         os.environ[COMPILED] = folder
-        names = [name for name in HEADERS if hasattr(codecache, name)]
-        places: dict[str, Any] = {name: f"{folder}/{name}" for name in names}
-        with patch.multiple(codecache, **places) if places else nullcontext():
+        places: dict[str, Any] = {name: f"{folder}/{name}" for name in HEADERS}
+        with patch.multiple(codecache, create=True, **places):  # not every torch has them
             yield
 
 
@@ -131,7 +130,8 @@ def time_passes(
 ) -> None:
     """Write a `step` event for each pass, and the `window` of those after the warm-up. The time
     between passes (events, checks) is its `paused_s`."""
-    protocol, train, inside = spec.protocol, spec.settings.train, list[events.Step]()
+    protocol, train = spec.protocol, spec.settings.train
+    window_steps: list[events.Step] = []
     device.synchronize()  # earlier work of the device is not part of the first pass
     device.reset_peak()
     origin_s = opened_s = perf_counter()
@@ -142,20 +142,20 @@ def time_passes(
         start_s = perf_counter()
         with torch.inference_mode():
             batch = requests()
-            prepared_s = perf_counter() - start_s
+            request_s = perf_counter() - start_s
             with device.autocast(train.precision):
                 outputs: Mapping[str, torch.Tensor] = model(**batch)
-            answered = [outputs[name].to("cpu") for name in answers]
+            host_outputs = [outputs[name].to("cpu") for name in answers]
             device.synchronize()  # work of the pass that the answer does not need counts too
-            took_s = perf_counter() - start_s
-            finite = all(bool(answer.isfinite().all()) for answer in answered)
+            pass_s = perf_counter() - start_s
+            finite = all(bool(output.isfinite().all()) for output in host_outputs)
         memory = device.memory()
         step = events.Step(
             rank=log.rank,
             step=number,
             t_s=perf_counter() - origin_s,
-            step_s=took_s,
-            data_wait_s=prepared_s,
+            step_s=pass_s,
+            data_wait_s=request_s,
             samples=train.batch_size,
             finite=finite,
             memory_gib=memory.now_gib,
@@ -164,7 +164,7 @@ def time_passes(
         )
         log.write(step)
         if not step.warmup:
-            inside.append(step)
-    open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in inside)
-    log.write(window_of(inside, wall_s, open_s - wall_s, device))
+            window_steps.append(step)
+    open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in window_steps)
+    log.write(window_of(window_steps, wall_s, open_s - wall_s, device))
     log.write(machine_now(device, log.rank))

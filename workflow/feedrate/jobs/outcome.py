@@ -41,8 +41,7 @@ class ProcessExit:
 
 
 def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
-    """The result of the job in `run`; complete results stay valid if a process crashes afterwards.
-    Raises MachineFault."""
+    """The result of the job in `run`, also if a process crashed later. Raises MachineFault."""
     ranks = [RankEvents() for _ in range(spec.count)]
     for rank, events in enumerate(ranks):
         for event in EventTail(run / paths.events_name(rank)).read():
@@ -113,8 +112,7 @@ def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
 
 
 def _killed_for_memory(end: ProcessExit) -> bool:
-    """Whether the kernel killed a process for lack of memory, here or on another node of the job,
-    which only the scheduler's lines tell."""
+    """Whether the kernel killed a process for lack of memory, here or (Slurm says) elsewhere."""
     return end.oom_kills > 0 or any(scheduler.KILLED_FOR_MEMORY.search(line) for line in end.tail)
 
 

@@ -229,8 +229,7 @@ def memory_gib(process: psutil.Process) -> float | None:
 
 
 class LogPump(threading.Thread):
-    """Copies a pipe into a file, line by line and without secrets. A full disk does not stop the
-    reading: the job would hang on its output."""
+    """Copies a pipe into a file, line by line without secrets, and reads on if the disk is full."""
 
     def __init__(self, source: IO[bytes], log: IO[bytes], mask: Masker) -> None:
         """Start to copy `source` to `log`, which is closed at the end."""
@@ -249,5 +248,5 @@ class LogPump(threading.Thread):
                 self.tail.extend(part for part in line.splitlines() if not BAR.search(part))
                 try:
                     log.write(line.encode())
-                except OSError as error:
+                except OSError as error:  # without a reader, the job would hang on its output
                     self.disk_full |= error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -98,8 +98,7 @@ def _open(name: str, slot: int, rows: int) -> torch.Tensor:
 
 
 class PairDataset(Dataset[Sample]):
-    """One split of the prepared data: texts are tokenised in advance, images are read on request.
-    A sample is named by its row."""
+    """One split of the prepared data: texts are tokenised early, images are read on request."""
 
     slots: dict[str, Slots] | None = None
     """Memory for the tensors of batches by their names, if their loader reuses memory."""
@@ -244,8 +243,7 @@ class EpochOrder(Sampler[int]):
     """All rows in a new order each epoch, which depends only on seed and epoch."""
 
     def __init__(self, rows: int, seed: int, *, step_samples: int = 1, fill: bool = False) -> None:
-        """Rows that remain after whole steps are left out; with `fill`, rows from the epoch's start
-        complete their step."""
+        """Rows after the last whole step are left out, or completed (`fill`) from the start."""
         self._rows, self._seed = rows, seed
         steps = math.ceil(rows / step_samples) if fill else rows // step_samples
         self._length = steps * step_samples

@@ -143,9 +143,8 @@ def crop_levels(levels: torch.Tensor, size: Size, side_px: int) -> torch.Tensor:
 
 
 class Finish:
-    """The last step to the model's pixels, the same for all decode paths and kinds of device: uint8
-    becomes normalised float32. It runs where the batch is: on the device, or in the loader if
-    float32 is transferred."""
+    """The last step to the model's pixels, the same for all decode paths and devices: uint8 becomes
+    normalised float32. It runs on the device, or in the loader if float32 is transferred."""
 
     def __init__(self, mean: Statistics, std: Statistics) -> None:
         self._mean = torch.tensor(mean).view(3, 1, 1)

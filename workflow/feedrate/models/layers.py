@@ -19,12 +19,12 @@ Make = Callable[..., Tensor | None]
 PADDING = getattr(masking_utils, "bidirectional_mask_function", None)  # transformers 5
 
 
-def always_made(make: Make) -> Make:
-    """A function of the library that makes the mask of an attention, without its look whether the
+def without_looking(make: Make) -> Make:
+    """The library's function that makes the mask of an attention, without its look whether the
     texts' mask is all ones. It looks in every eager pass, to leave such a mask out, and the host
     then waits for the device. Texts are padded, so it would hardly ever be left out."""
 
-    def made(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+    def mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
         if attention_mask is not None:
             options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
             # Padding is the same for each query, so one row serves all. transformers 5.12 to 5.19
@@ -33,12 +33,12 @@ def always_made(make: Make) -> Make:
                 options["q_length"] = 1
         return make(*args, attention_mask=attention_mask, **options)
 
-    return made
+    return mask
 
 
 _MASKS = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
 for _kind in ("eager", "sdpa"):
-    _MASKS[_kind] = always_made(_MASKS[_kind])
+    _MASKS[_kind] = without_looking(_MASKS[_kind])
 
 
 def use_sdpa(model: Module, kinds: Kinds) -> None:
@@ -102,14 +102,14 @@ def count_checkpointed(model: Module) -> int:
 
 def give_shapes(model: Module) -> list[str]:
     """Give parameters without a dimension the shape (1,), which shards; return their names."""
-    named = [name for name, value in model.named_parameters() if value.ndim == 0]
-    for name in named:
+    names = [name for name, value in model.named_parameters() if value.ndim == 0]
+    for name in names:
         owner, _, attribute = name.rpartition(".")
         module = model.get_submodule(owner)
         old = getattr(module, attribute)
         new = torch.nn.Parameter(old.detach().reshape(1), requires_grad=old.requires_grad)
         setattr(module, attribute, new)
-    return named
+    return names
 
 
 def _checkpointed(module: Module, forward: Any, *args: Any, **kwargs: Any) -> Any:
@@ -121,14 +121,14 @@ def _checkpointed(module: Module, forward: Any, *args: Any, **kwargs: Any) -> An
 @contextmanager
 def stop_exchanges(model: Module) -> Iterator[None]:
     """In this context, ranks exchange nothing in the forward pass, so they need not run in step."""
-    parts: list[Any] = [part for part in model.modules() if getattr(part, "exchanges", False)]
-    for part in parts:
-        part.exchanges = False
+    modules: list[Any] = [part for part in model.modules() if getattr(part, "exchanges", False)]
+    for module in modules:
+        module.exchanges = False
     try:
         yield
     finally:
-        for part in parts:
-            part.exchanges = True
+        for module in modules:
+            module.exchanges = True
 
 
 def cast(model: Module, train: TrainSettings) -> Module:
@@ -142,27 +142,20 @@ MULTIPLE = 16  # the fp8 kernels accept matrices whose sides are multiples of th
 
 def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
     """Let the linear parts of `layers` multiply in float8 with torchao; return their number.
-    Weights keep their own precision, and embeddings and heads do not change. `options` are those of
-    torchao's Float8LinearConfig. Raises ValueError if no part has a size that the kernels
-    accept."""
+    Weights keep their precision, embeddings and heads do not change. `options` are of torchao's
+    Float8LinearConfig. Raises ValueError if no part has a size that the kernels accept."""
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
-    wanted = {
-        id(part)
-        for layer in model.modules()
-        if isinstance(layer, layers)
-        for part in layer.modules()
-        if isinstance(part, torch.nn.Linear)
-        and not (part.in_features % MULTIPLE or part.out_features % MULTIPLE)
-    }
-    if not wanted:
+    parts = set()
+    for layer in (module for module in model.modules() if isinstance(module, layers)):
+        linears = (part for part in layer.modules() if isinstance(part, torch.nn.Linear))
+        parts |= {p for p in linears if p.in_features % MULTIPLE == p.out_features % MULTIPLE == 0}
+    if not parts:
         raise ValueError(f"no linear part of the layers has sides that are multiples of {MULTIPLE}")
     # The sum over samples and tokens in a weight gradient can have any length.
     config = Float8LinearConfig(pad_inner_dim=True, **options)
-    convert_to_float8_training(
-        model, module_filter_fn=lambda part, _name: id(part) in wanted, config=config
-    )
-    return len(wanted)
+    convert_to_float8_training(model, module_filter_fn=lambda part, _: part in parts, config=config)
+    return len(parts)
 
 
 def tower(hidden: int, heads: int, layers: int) -> dict[str, int]:

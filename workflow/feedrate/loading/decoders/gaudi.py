@@ -127,8 +127,7 @@ class Feed:
         return operator.length_hint(self._order, ENDLESS)
 
     def __iter__(self) -> Iterator[Read]:
-        """The batches of the order that `begin` had last when the first one is read; a smaller one
-        is filled with its last sample."""
+        """The batches of the present order; a smaller one is filled with its last sample."""
         true_sizes = self._true_sizes
         for rows in self._order:
             true_sizes.append(len(rows))

@@ -41,9 +41,8 @@ def crop_of(path: Path, data: bytes, side_px: int, *, scaled: bool = False) -> t
 def decode_levels(
     path: Path, data: bytes, shrink_to_px: int | None = None
 ) -> tuple[torch.Tensor, Size]:
-    """A whole picture from its file's bytes: uint8 of shape (1 or 3, h, w), and its size in the
-    file. With `shrink_to_px` the decoder halves it while it stays at least that large.
-    Raises DataError."""
+    """A picture from its file's bytes, uint8 (1 or 3, h, w), and its size in the file. The decoder
+    halves it while it stays at least `shrink_to_px` large. Raises DataError."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
         options = {}
