@@ -12,8 +12,8 @@ from PIL import Image, JpegImagePlugin
 
 from feedrate.core.files import digest_file
 from feedrate.data.isolate import Lost
-from feedrate.data.manifest import RawFile
-from feedrate.data.verify import Stored, Unusable, read_picture, read_regular, verify_images
+from feedrate.data.manifest import RawFile, Unusable, read_regular
+from feedrate.data.verify import Stored, read_picture, verify_images
 from feedrate.loading.decoders.host import decode_levels
 
 

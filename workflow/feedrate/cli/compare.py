@@ -19,7 +19,7 @@ from feedrate.core.errors import UsageError, fail
 from feedrate.report.text import counted
 from feedrate.report.text import number as digits
 from feedrate.results import comparison
-from feedrate.results.comparison import Run, differences, read_results, read_runs, run_sets
+from feedrate.results.comparison import Run, read_results, read_runs, run_sets
 from feedrate.results.files import COMPARISON, Row, with_levels, write_csv
 
 STYLES = {
@@ -27,8 +27,6 @@ STYLES = {
     comparison.FASTER: "green",
     comparison.OTHER_STATUS: "bold",
 }
-MOST_CHANGES = 3
-"""Number of changes that the list of sets names."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +59,7 @@ def share(text: str) -> float:
 def compare(options: argparse.Namespace) -> int:
     """Print the comparison, or without OLD and NEW the sets of runs; return the exit code."""
     if options.old is None:
-        output().print(sets_table(list(run_sets(read_runs(Path(paths.RUNS))))))
+        output().print(sets_table(run_sets(read_runs(Path(paths.RUNS)))))
         return 0
     if options.new is None:
         raise UsageError("compare needs OLD and NEW; without both, it lists the sets of runs")
@@ -158,35 +156,13 @@ def cells_of(row: Row) -> list[RenderableType]:
     return [*line, digits(row["ratio"], 4), interval, change, Text(", ".join(remarks))]
 
 
-def sets_table(sets: Sequence[Sequence[Run]]) -> Table:
-    """The sets in runs/: what to type, their runs, and what differs from the set before."""
+def sets_table(sets: Iterable[Sequence[Run]]) -> Table:
+    """The sets in runs/: what to type, when they were measured, and their runs."""
     lines = []
-    for number, runs in enumerate(sets):
+    for runs in sets:
         counts = Counter(f"{run['study']} {run['device']}" for run in runs)
         numbers = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
-        earlier = (before for before in sets[number + 1 :] if _cells(before) & _cells(runs))
-        changes = changes_text(next(earlier, []), runs)
         commit = runs[0].get("commit", "")[:8]
-        lines.append((runs[0]["name"], times_text(runs), numbers, commit, changes))
-    columns = ("identity", "measured", "runs", "commit", "other than before")
-    return table("Sets of runs", columns, lines, left=columns, wrapped=(columns[2], columns[-1]))
-
-
-def _cells(runs: Iterable[Run]) -> set[tuple[str, ...]]:
-    return {(run["study"], run["device"], run["cell"]) for run in runs}
-
-
-def changes_text(before: Sequence[Run], after: Sequence[Run]) -> str:
-    """What differs between two sets in their common cells, in a phrase."""
-    common = _cells(before) & _cells(after)
-    old_runs = [run for run in before if _cells([run]) & common]
-    new_runs = [run for run in after if _cells([run]) & common]
-    changes: dict[str, None] = {}
-    for name, (old, new) in differences(old_runs, new_runs).items():
-        word = name.split()[0]
-        if word in comparison.WORK:
-            changes[word] = None
-        elif word != "commit":  # it has its own column
-            changes[f"{name} {old} to {new}"] = None
-    phrases = list(changes)
-    return ", ".join(phrases[:MOST_CHANGES]) + (", …" if len(phrases) > MOST_CHANGES else "")
+        lines.append((runs[0]["name"], times_text(runs), commit, numbers))
+    columns = ("identity", "measured", "commit", "runs")
+    return table("Sets of runs", columns, lines, left=columns, wrapped=("runs",))

@@ -6,8 +6,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-FILE_WIDTH = 1000
-"""Columns of output to a file or a pipe, so that no line is broken."""
+FILE_WIDTH = 1000  # columns of output to a file or a pipe, so that no line is broken
 
 
 def output() -> Console:

@@ -33,8 +33,7 @@ from feedrate.results.files import CELLS, read_csv
 
 CONFIG = "config/first-hour.yaml"
 STATUS, LOGS = Path(paths.RESULTS, "first-hour.txt"), Path(paths.LOGS, "first-hour")
-RESERVE_S = 5.0
-"""Time to stop the last stage and for the last lines, s."""
+RESERVE_S = 5.0  # time to stop the last stage and for the last lines, s
 SELFTEST, SELFTEST_SHARE = paths.SELFTEST_TARGET, 0.25
 """The stage, and the share of the time that it may take."""
 SHOWN = {

@@ -39,8 +39,7 @@ JOBS = {
 
 METAVARS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 """The types of plain options, and how the help shows their values."""
-STOPPED = 130
-"""Exit code after Ctrl-C."""
+STOPPED = 130  # exit code after Ctrl-C
 
 
 def run(job: str, words: Sequence[str]) -> int:

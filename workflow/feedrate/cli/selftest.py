@@ -52,8 +52,7 @@ LEAST_OF_PEAK, MOST_OF_PEAK = 0.2, 1.2
 """Shares of its peak that a large matrix product on a working device lies between: libraries reach
 0.6 to 0.95. A rate without a wait is far higher. From the peak on it proves nothing: an RTX 5090
 exceeds its data sheet's clock by 15%."""
-POWER_SHARE = 0.05
-"""NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)."""
+POWER_SHARE = 0.05  # NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)
 MOST_LEVELS_OFF = 10.0
 """Levels of 255 by which pixels may differ from the reference's on average. Decoders that shrink or
 crop first differ by up to 4.5, another picture by 46."""

@@ -26,8 +26,7 @@ from feedrate.config.workflow import dataset_for
 
 _replace = msgspec.structs.replace
 
-RunKey = tuple[str, str, str, int]
-"""Study, device, cell and repeat of a run."""
+RunKey = tuple[str, str, str, int]  # study, device, cell and repeat of a run
 
 
 class CellWithoutRuns(Strict, kw_only=True):

@@ -22,8 +22,7 @@ Optimizer = Literal[
 ]  # fmt: skip
 """`optim` of TrainingArguments in transformers 4.55 or 5.x, and our names of AdamW."""
 
-BUILDERS = "feedrate.models.builders"
-"""The package of the models, one file each."""
+BUILDERS = "feedrate.models.builders"  # the package of the models, one file each
 
 
 class ModelSettings(Strict, kw_only=True):

@@ -45,8 +45,7 @@ Stage = Literal[LoadingStage, "hand_over", "copy", "forward", "backward", "excha
 
 FULL_EPOCH_STEPS = 20
 """With fewer steps in an epoch, a run's rate is not compared with published ones."""
-TIMEOUT_MIN = 240.0
-"""Minutes that a job may take if its study sets no limit."""
+TIMEOUT_MIN = 240.0  # minutes that a job may take if its study sets no limit
 
 
 class Software(Strict, kw_only=True):

@@ -27,8 +27,7 @@ from feedrate.config.values import (
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 
-Bundle = dict[str, Level | list[str]]
-"""Settings, such as `loader.workers`, with their values."""
+Bundle = dict[str, Level | list[str]]  # settings, such as `loader.workers`, with their values
 
 
 class SourceProtocol(Strict, kw_only=True):

@@ -36,8 +36,7 @@ Repeats = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - MOST_REPEATS)]
 """The seed of repeat 1, so that no repeat's is above numpy's largest, 2**32 - 1."""
 
-Level = bool | int | float | str
-"""A value that a factor takes."""
+Level = bool | int | float | str  # a value that a factor takes
 
 BETWEEN_LEVELS = "~"
 """Separates the levels in a cell's name. Names cannot contain it, shells do not expand it within a

@@ -49,8 +49,7 @@ Examples = GeneratedExamples | LocalExamples | HubExamples
 OWN_COLUMNS = ("image", "sample_id", "split", "origin")
 """Columns that the suite makes itself; a hub dataset may map the first to a column of its own."""
 
-FEWEST_ROWS = 480
-"""Training rows of the generated dataset, where that is enough."""
+FEWEST_ROWS = 480  # training rows of the generated dataset, where that is enough
 
 
 class Generated(Strict, tag_field="source", tag="generated", kw_only=True):

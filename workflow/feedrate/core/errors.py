@@ -86,8 +86,8 @@ class Masker:
             if SECRET_NAME.search(name) and not os.path.exists(value):  # noqa: PTH110
                 secrets.add(value)
         # Shorter values may be ordinary words.
-        long = sorted((word for word in secrets if len(word) >= 8), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, long))) if long else None
+        words = sorted((word for word in secrets if len(word) >= 8), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, words))) if words else None
 
     def __call__(self, text: str) -> str:
         """`text` without secrets."""
@@ -98,8 +98,8 @@ class Masker:
 
 def secrets_in(text: str) -> set[str]:
     """The passwords and tokens in the addresses of `text`, as written and as programs read them."""
-    secrets = {password for _, password in URL_PASSWORD.findall(text)} | {*URL_TOKEN.findall(text)}
-    return secrets | {unquote_plus(secret) for secret in secrets}
+    secrets = [password for _, password in URL_PASSWORD.findall(text)] + URL_TOKEN.findall(text)
+    return {*secrets, *map(unquote_plus, secrets)}
 
 
 def hide_secrets(text: str) -> str:
@@ -123,15 +123,15 @@ def without_secrets(value: Any, key: str = "") -> Any:
     return MASK if value and SECRET_NAME.search(key) else hide_secrets(value)
 
 
-def fail(program: str, why: object, exit_code: int = 1) -> int:
+def fail(program: str, reason: object, exit_code: int = 1) -> int:
     """Print on stderr why `program` fails (a sentence or an exception); return the exit code."""
-    tell(program, explain(why))
+    tell(program, explain(reason))
     return exit_code
 
 
-def tell(program: str, what: object) -> None:
-    """Print `what` on stderr, without secrets, after the program's name, `feedrate …`."""
-    print_error(f"{program}: {Masker()(str(what))}")
+def tell(program: str, message: object) -> None:
+    """Print `message` on stderr, without secrets, after the program's name, `feedrate …`."""
+    print_error(f"{program}: {Masker()(str(message))}")
 
 
 def print_error(line: str) -> None:
@@ -151,9 +151,9 @@ def explain(error: object, folder: Path | None = None) -> str:
     """An error in one sentence; `folder` is named if a system error names no file."""
     if not isinstance(error, OSError):
         return str(error)
-    where = error.filename or folder
+    path = error.filename or folder
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        at = f" at {where}" if where else ""
-        return f"the disk is full{at}: free some space and run the same command again"
+        place = f" at {path}" if path else ""
+        return f"the disk is full{place}: free some space and run the same command again"
     reason = (error.strerror or str(error)).lower() if error.errno else str(error)
-    return f"{where}: {reason}" if where else reason
+    return f"{path}: {reason}" if path else reason

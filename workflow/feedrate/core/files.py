@@ -15,8 +15,7 @@ from typing import Any
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, explain
 
-CACHES = Path(".snakemake/feedrate.home")
-"""Where caches go if the home cannot take them."""
+CACHES = Path(".snakemake/feedrate.home")  # where caches go if the home cannot take them
 
 
 @contextmanager
@@ -58,10 +57,8 @@ def digest_text(text: str) -> str:
 
 def digest_value(value: Any) -> str:
     """SHA-256 of a value's JSON, whatever the order of its keys. Raises ValueError for NaN."""
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return digest_text(text)
+    options: Any = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
+    return digest_text(json.dumps(value, allow_nan=False, **options))
 
 
 def digest_file(path: Path | str) -> str:
@@ -114,15 +111,15 @@ def settle_caches() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     if cache.is_absolute() and not write_fault(cache / "snakemake"):
         return
-    own = str(CACHES.resolve())
+    instead = str(CACHES.resolve())
     if write_fault(CACHES):  # Snakemake must come so far that `check_project` can say why
         with suppress(OSError):
-            own = tempfile.mkdtemp(prefix="feedrate.")
+            instead = tempfile.mkdtemp(prefix="feedrate.")
     if not home.is_absolute():
-        os.environ["HOME"] = own
+        os.environ["HOME"] = instead
     if (cache / "huggingface").is_dir():  # data and a token may be there
         os.environ.setdefault("HF_HOME", str(cache / "huggingface"))
-    os.environ |= dict.fromkeys(("XDG_CACHE_HOME", "MPLCONFIGDIR", "TRITON_HOME"), own)
+    os.environ |= dict.fromkeys(("XDG_CACHE_HOME", "MPLCONFIGDIR", "TRITON_HOME"), instead)
 
 
 def check_project(root: Path) -> None:
@@ -131,10 +128,10 @@ def check_project(root: Path) -> None:
     root = root.resolve()
     if any(brace in str(root) for brace in "{}"):
         raise ExpectedError(f"Snakemake takes the braces in {root} for wildcards: rename it")
-    if why := write_fault(root / ".snakemake"):
-        if not why.startswith("the disk is full"):
-            why = f"{why}: clone the project to where user {getpass.getuser()} may write"
-        raise ExpectedError(why)
+    if fault := write_fault(root / ".snakemake"):
+        if not fault.startswith("the disk is full"):
+            fault = f"{fault}: clone the project to where user {getpass.getuser()} may write"
+        raise ExpectedError(fault)
 
 
 def write_fault(folder: Path) -> str:

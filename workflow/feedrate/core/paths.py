@@ -48,8 +48,7 @@ SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.json"
 """The parts that work on this machine, written last. The page, selftest.txt, and the runs are in
 the same folder: Snakemake deletes the output of a job that is stopped, and keeps these."""
 CHECKSUMS = "SHA256SUMS"  # of an archive, as `sha256sum` reads it
-PAGE = "report.html"
-"""The page with the answers of all studies; one file to forward."""
+PAGE = "report.html"  # the page with the answers of all studies; one file to forward
 
 
 OF_A_STUDY = [RESULTS_CSV, CELLS_CSV, ANSWERS_CSV, CLAIMS_CSV, TABLES, FIGURES]

@@ -63,8 +63,10 @@ def additions() -> EntryPoints:
 def _files(package: str) -> dict[str, tuple[str, Path]]:
     """By plug-in: its package and its file. Our own precede those of other distributions."""
     files: dict[str, tuple[str, Path]] = {}
-    ours = (package,) if importlib.util.find_spec(package) else ()  # no loader library is ours
-    for home_package in (*ours, *added(package)):
+    packages = [package, *added(package)]
+    if importlib.util.find_spec(package) is None:  # no loader library is ours
+        packages.remove(package)
+    for home_package in packages:
         for folder in importlib.import_module(home_package).__path__:
             for path in Path(folder).glob("[!_]*.py"):
                 files.setdefault(path.stem, (home_package, path))
@@ -77,9 +79,11 @@ def _literals(file: Path, _modified_ns: int) -> dict[str, Any]:
     is a part of the cache's key: a file that is edited is read again."""
     literals = {}
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            first = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-            if isinstance(first, ast.Name) and first.id.isupper():
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ) if name.isupper():
                 with suppress(ValueError):
-                    literals[first.id] = ast.literal_eval(statement.value)
+                    literals[name] = ast.literal_eval(value)
     return literals

@@ -16,8 +16,7 @@ from feedrate.core import variables
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
-NO_ANSWER = (OSError, subprocess.TimeoutExpired)
-"""The errors of a program that cannot be asked."""
+NO_ANSWER = (OSError, subprocess.TimeoutExpired)  # the errors of a program that cannot be asked
 
 BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 """Variables by which OpenMP binds the thread that loads it to one core: the processes that this
@@ -46,9 +45,10 @@ def die_with_parent() -> None:
 
 def stop_signals() -> list[signal.Signals]:
     """The signals that ask this process to stop: not SIGHUP where `nohup` has it ignored."""
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    hung_up = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return numbers[:-1] if hung_up else numbers
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    return signals
 
 
 def ask(
@@ -76,8 +76,8 @@ def die_with_supervisor() -> None:
     the launcher, the parent, takes the supervisor's place."""
     die_with_parent()
     pid, _, host = os.environ.get(variables.SUPERVISOR_PID, "").partition("@")
-    here = host in ("", socket.gethostname())
-    if pid.isdigit() and here and not psutil.pid_exists(int(pid)):
+    is_here = host in ("", socket.gethostname())
+    if pid.isdigit() and is_here and not psutil.pid_exists(int(pid)):
         os._exit(1)
 
 

@@ -65,8 +65,7 @@ OPTIONS = {
     "gres": "--gres",
 }
 """The options of sbatch with which the executor requests a job's resources."""
-GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")
-"""The form of `gres` that the executor takes."""
+GRES = re.compile(r"\w+(:[\w.]+)?(:\d+[TGM]?)?")  # the form of `gres` that the executor takes
 NEAR_MIN = 1.0  # a job that is stopped so close to its limit has reached it: sites may signal early
 _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")

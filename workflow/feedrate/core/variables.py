@@ -11,8 +11,7 @@ DETECTED = "FEEDRATE_DETECTED"
 PROFILE_FILES = "FEEDRATE_PROFILE_FILES"
 PYTHON = "FEEDRATE_PYTHON"
 PATH = "FEEDRATE_PATH"
-SET = "FEEDRATE_SET"
-"""Names of variables that have a copy under this prefix and `_`."""
+SET = "FEEDRATE_SET"  # names of variables that have a copy under this prefix and `_`
 UNSET = "FEEDRATE_UNSET"
 """Before the name, and `_`, of a variable that our processes do not pass on."""
 

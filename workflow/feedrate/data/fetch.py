@@ -28,8 +28,8 @@ from feedrate.data.manifest import (
     RawFile,
     RawIndex,
     Unusable,
-    check_regular,
     check_size,
+    read_regular,
     reading_file,
 )
 from feedrate.data.tables import make_table, plain_text, texts, write_table
@@ -155,8 +155,8 @@ class ListedFiles:
         relative = path.relative_to(self.root)
         if is_hidden(relative):
             raise Unusable("hidden file")
-        check_regular(path)
-        return RawFile(path=relative.as_posix(), sha256=digest_file(path))
+        sha256 = hashlib.sha256(read_regular(path)).hexdigest()
+        return RawFile(path=relative.as_posix(), sha256=sha256)
 
     def _on_disk(self, path: Path) -> Path:
         """The path as its folders spell it, in any Unicode form. Raises OSError."""

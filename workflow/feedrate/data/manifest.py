@@ -54,12 +54,14 @@ def reading_file() -> Iterator[None]:
         raise Unusable("not a path of a file") from None
 
 
-def check_regular(path: Path) -> None:
-    """A file can be read without blocking. Raises OSError, or Unusable if not."""
+def read_regular(path: Path) -> bytes:
+    """The bytes of a regular file that is not too large; other files could block. Raises OSError,
+    Unusable."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise Unusable("not a regular file")
     check_size(status.st_size)
+    return path.read_bytes()
 
 
 def check_size(size_bytes: int) -> None:

@@ -14,7 +14,7 @@ from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageErr
 
 from feedrate.core.files import atomic_path
 from feedrate.data.isolate import Lost, run_isolated
-from feedrate.data.manifest import IMAGES, RawFile, Unusable, check_regular, reading_file
+from feedrate.data.manifest import IMAGES, RawFile, Unusable, read_regular, reading_file
 
 TIMEOUT_S = 60.0  # for one image; the largest that is allowed takes about a second
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
@@ -61,7 +61,8 @@ def verify_images(
 
 def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Lost:
     try:
-        data = read_regular(root / file.path)
+        with reading_file():
+            data = read_regular(root / file.path)
         picture = read_picture(data)
     except Unusable as reason:
         return Lost(str(reason))
@@ -72,13 +73,6 @@ def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Lost:
         temporary.write_bytes(picture.data)
     is_edited = hashlib.sha256(data).hexdigest() != file.sha256
     return Stored(path, sha256, len(picture.data), is_edited, picture._replace(data=b""))
-
-
-def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file that is not too large. Raises Unusable for anything else."""
-    with reading_file():
-        check_regular(path)
-        return path.read_bytes()
 
 
 def read_picture(data: bytes) -> Picture:
