@@ -89,39 +89,40 @@ def prepare(
 def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
     """The command of `prepare`. Raises DeviceError if this is no job with those nodes."""
     launcher = plugins.load(LAUNCHERS, spec.launcher)
-    outside, inside = launcher.command(spec, interpreter(spec.software), list(module))
-    return [*outside, *wrap(spec, inside, folders)]
+    starter, command = launcher.command(spec, interpreter(spec.software), list(module))
+    return [*starter, *wrap(spec, command, folders)]
 
 
 def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` with the variables that a job needs, and without those of other jobs; the
     variables of the device's software take precedence."""
-    hidden = [*plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ())]
+    hidden = list(plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ()))
     for package in (LAUNCHERS, KINDS):
         hidden += itertools.chain.from_iterable(plugins.declared(package, "SETS").values())
-    kept = {n: v for n, v in environment.items() if not any(fnmatchcase(n, p) for p in hidden)}
-    kept = with_profile(spec, kept)
-    ours = {
+    base = {n: v for n, v in environment.items() if not any(fnmatchcase(n, p) for p in hidden)}
+    base = with_profile(spec, base)
+    own = {
         "OMP_NUM_THREADS": str(max(1, cores_granted() // (spec.count // spec.nodes))),
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
         # Refuse a checkpoint without safetensors instead of having the hub convert it.
         "DISABLE_SAFETENSORS_CONVERSION": "true",
     }
-    ours |= adapter_class(spec.kind).launch_variables(spec, kept)
+    own |= adapter_class(spec.kind).launch_variables(spec, base)
     launcher, software = plugins.load(LAUNCHERS, spec.launcher), spec.software
     if hasattr(launcher, "variables"):
-        ours |= launcher.variables(kept)
-    ours |= software.environment
-    whole = kept | ours
+        own |= launcher.variables(base)
+    own |= software.environment
+    result = base | own
     if software.modules or software.container:
-        whole |= {f"{variables.SET}_{name}": value for name, value in ours.items()}
-        whole |= {variables.SET: " ".join(ours), variables.PATH: whole.get("PATH", os.defpath)}
+        result |= {f"{variables.SET}_{name}": value for name, value in own.items()}
+        result |= {variables.SET: " ".join(own), variables.PATH: result.get("PATH", os.defpath)}
     if software.container:
-        whole.pop("PYTHONPATH", None)  # from outside it would override the image's
+        result.pop("PYTHONPATH", None)  # from outside it would override the image's
     elif software.python and not INSTALLED:
-        whole["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), whole.get("PYTHONPATH")]))
-    return whole
+        folders = filter(None, [str(SOURCES), result.get("PYTHONPATH")])
+        result["PYTHONPATH"] = os.pathsep.join(folders)
+    return result
 
 
 def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
@@ -130,22 +131,24 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
     device's entry names its software, or if the user names no interpreter and this one has it.
     Raises DeviceError if no interpreter here has it."""
     module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
-    chosen = environment.get(variables.PYTHON)
     if module is None or spec.software != Software(environment=spec.software.environment):
         return spec
-    if not chosen and importlib.util.find_spec(module):
+    choice = environment.get(variables.PYTHON)
+    if not choice and importlib.util.find_spec(module):
         return spec
     usual = plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(spec.kind, ())
-    places = [str(paths.expand(Template(place).safe_substitute(environment))) for place in usual]
-    tried = [chosen] if chosen else [place for place in places if os.access(place, os.X_OK)]
-    for python in tried:
+    expanded = [str(paths.expand(Template(path).safe_substitute(environment))) for path in usual]
+    candidates = [choice] if choice else [path for path in expanded if os.access(path, os.X_OK)]
+    for python in candidates:
         with suppress(*NO_ANSWER):
             if ask([python, "-c", _HAS, module], ASK_S, environment).returncode == 0:
                 software = msgspec.structs.replace(spec.software, python=python)
                 return msgspec.structs.replace(spec, software=software)
-    why = f"no Python of at least 3.11 here has {module} (tried: {', '.join(tried) or 'none'})"
-    use = f"config/devices.yaml, under {spec.device}: `software: {{python: /path/to/python}}`"
-    raise DeviceError(f"{why}; name one in {use}, or in the variable {variables.PYTHON}")
+    raise DeviceError(
+        f"no Python of at least 3.11 here has {module} (tried: {', '.join(candidates) or 'none'}); "
+        f"name one in config/devices.yaml, under {spec.device}: `software: {{python: "
+        f"/path/to/python}}`, or in the variable {variables.PYTHON}"
+    )
 
 
 def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
@@ -173,9 +176,8 @@ def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str
 def recorded_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that affect a job's speed, with their values."""
     of_kinds = plugins.declared(KINDS, "RECORDED_VARIABLES").values()
-    prefixes = (*RECORDED_PREFIXES, *(prefix for prefixes in of_kinds for prefix in prefixes))
-    names = [n for n in environment if n == "LD_PRELOAD" or n.startswith(prefixes)]
-    return {name: environment[name] for name in names}
+    prefixes = ("LD_PRELOAD", *RECORDED_PREFIXES, *itertools.chain.from_iterable(of_kinds))
+    return {name: value for name, value in environment.items() if name.startswith(prefixes)}
 
 
 def rank_from_environment(
@@ -218,52 +220,61 @@ def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) ->
 def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
     """Raise DeviceError if the job's processes cannot be started here with `environment`. Software
     other than this process's own is tried: the worker is imported inside modules and container."""
-    software, needed = spec.software, check_programs(spec, environment)
+    software, programs = spec.software, check_programs(spec, environment)
     if not (software.python or software.modules or software.container):
         return
     try:
-        command = wrap(spec, ["sh", "-c", _PROBE, "sh", *needed])
+        command = wrap(spec, ["sh", "-c", _PROBE, "sh", *programs])
         answer = ask(command, PROBE_S, environment, dies_with_us=True)
     except NO_ANSWER as error:
         raise DeviceError(f"software: its test run did not end: {error}") from None
-    if not (code := answer.returncode):
+    code, lines = answer.returncode, answer.stderr.strip().splitlines()
+    if not code:
         return
-    lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
-    said, load = (lines or ["no message"])[-1], f"`module load {' '.join(software.modules)}`"
+    message = lines[-1].strip() if lines else "no message"
+    load = f"`module load {' '.join(software.modules)}`"
     reasons = {
         _NO_MODULES: "software.modules: a login bash has no command `module` here",
-        _NOT_LOADED: f"software.modules: {load} failed: {said}",
-        _NOT_FOUND: _absent(said),
-        _NOT_RUN: f"software: {interpreter(software)} cannot run the training job: {said}",
+        _NOT_LOADED: f"software.modules: {load} failed: {message}",
+        _NOT_FOUND: _absent(message),
+        _NOT_RUN: f"software: {interpreter(software)} cannot run the training job: {message}",
         _NO_COMMAND: _absent("apptainer"),
     }
-    other = f"software: the processes cannot be started (exit code {code}): {said}"
-    raise DeviceError(reasons.get(code, other))
+    unknown = f"software: the processes cannot be started (exit code {code}): {message}"
+    raise DeviceError(reasons.get(code, unknown))
 
 
 def check_programs(spec: RunSpec, environment: Mapping[str, str]) -> list[str]:
-    """The interpreter and the launcher's program. Raises DeviceError if one of them, or what they
-    are wrapped in, is not here; nothing is started."""
+    """The interpreter and the launcher's program. Raises DeviceError if one of them, or the program
+    that they are wrapped in, is not here; nothing is started."""
     software = spec.software
-    program = plugins.declared(LAUNCHERS, "PROGRAM").get(spec.launcher)
-    needed = [interpreter(software), *([program] if program else [])]
-    first = ["bash"] if software.modules else ["apptainer"] if software.container else needed
-    for program in first:
+    programs = [interpreter(software)]
+    launcher = plugins.declared(LAUNCHERS, "PROGRAM").get(spec.launcher)
+    if launcher:
+        programs.append(launcher)
+    visible = programs
+    if software.modules:
+        visible = ["bash"]
+    elif software.container:
+        visible = ["apptainer"]
+    for program in visible:
         if shutil.which(program, path=environment.get("PATH")) is None:
             raise DeviceError(_absent(program))
     image = software.container
     if image and "://" not in image and not Path(_from_root(image)).exists():
         raise DeviceError(f"software.container: there is no {_from_root(image)}")
-    return needed
+    return programs
 
 
 def _absent(program: str) -> str:
-    for launcher, needed in plugins.declared(LAUNCHERS, "PROGRAM").items():
-        if program == needed:
+    """The error that a program is not here."""
+    for launcher, name in plugins.declared(LAUNCHERS, "PROGRAM").items():
+        if program == name:
             hint = plugins.declared(LAUNCHERS, "MISSING").get(launcher, "choose another launcher")
             return f"launcher: {program} is not installed here: {hint}"
-    if asks := {"bash": "modules", "apptainer": "container"}.get(program):
-        return f"software.{asks}: this needs {program}, which is not on PATH here"
+    wrappers = {"bash": "modules", "apptainer": "container"}
+    if program in wrappers:
+        return f"software.{wrappers[program]}: this needs {program}, which is not on PATH here"
     return f"software.python: there is no program {program}"
 
 
@@ -271,18 +282,18 @@ def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
     """The command that enters the container, with these folders mounted: the project's, the
     package's, a local checkpoint's, and `folders`."""
     image = str(spec.software.container)
-    flags = plugins.declared(KINDS, "CONTAINER_FLAGS").get(spec.kind, ())
     checkpoint = Path(spec.settings.model.checkpoint or ".")
-    own = [checkpoint] if checkpoint.is_dir() else []
+    weights = [checkpoint] if checkpoint.is_dir() else []
     mounted: list[Path] = []
-    for folder in (path.resolve() for path in (Path.cwd(), SOURCES, *own, *folders)):
+    command = ["apptainer", "exec", *plugins.declared(KINDS, "CONTAINER_FLAGS").get(spec.kind, ())]
+    for path in (Path.cwd(), SOURCES, *weights, *folders):
+        folder = path.resolve()
         if not any(folder.is_relative_to(above) for above in mounted):
             mounted.append(folder)
-    # Quoted as in CSV, since a folder's name may contain a comma.
-    names = [str(folder).replace('"', '""') for folder in mounted]
-    mounts = [f'--mount=type=bind,"src={name}","dst={name}"' for name in names]
-    path = image if "://" in image else _from_root(image)
-    return ["apptainer", "exec", *flags, *mounts, path]
+            # Quoted as in CSV, since a folder's name may contain a comma.
+            name = str(folder).replace('"', '""')
+            command.append(f'--mount=type=bind,"src={name}","dst={name}"')
+    return [*command, image if "://" in image else _from_root(image)]
 
 
 def _from_root(path: str) -> str:
@@ -294,12 +305,12 @@ def run_ranks(
     job: str,
     folder: Path,
     options: Sequence[str],
-    what: str,
+    name: str,
     limit_s: float,
     package: str = "feedrate",
 ) -> None:
     """Run a job of `package` in `folder` on each rank of a run. It holds the host's lock, which
-    training jobs take too. Raises ExpectedError, which says `what` failed, or DeviceError."""
+    training jobs take too. Raises ExpectedError, which says that `name` failed, or DeviceError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / paths.SPEC_NAME, msgspec.to_builtins(spec))
@@ -312,7 +323,7 @@ def run_ranks(
                 start.command, env=start.environment, check=True, timeout=limit_s, pass_fds=locks
             )
     except subprocess.TimeoutExpired:
-        raise ExpectedError(f"{what} took longer than {limit_s:g} s") from None
+        raise ExpectedError(f"{name} took longer than {limit_s:g} s") from None
     except subprocess.CalledProcessError as error:
         code = error.returncode
-        raise ExpectedError(f"{what} failed with exit code {code}; see the lines above") from None
+        raise ExpectedError(f"{name} failed with exit code {code}; see the lines above") from None

@@ -326,8 +326,8 @@ class DeviceAdapter(Adapter):
         Raises UnsupportedError for precisions other than fp32 and bf16."""
         precision = settings.train.precision
         if precision not in ("fp32", "bf16"):
-            why = "is not available on hpu in inference (allowed: fp32, bf16)"
-            raise UnsupportedError(f"train.precision: {precision} {why}")
+            reason = "is not available on hpu in inference (allowed: fp32, bf16)"
+            raise UnsupportedError(f"train.precision: {precision} {reason}")
         placed = model.to(self.device)
         if settings.hpu.mode == "compile":
             import torch

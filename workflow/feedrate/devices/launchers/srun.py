@@ -21,16 +21,16 @@ WAIT_S = 600  # for the other nodes, which may have to fetch an image
 def command(spec: RunSpec, python: str, module: list[str]) -> tuple[list[str], list[str]]:
     """One torchrun on each node, with all resources of the job; each rank binds itself."""
     job, host, port = meeting(spec.nodes)
-    outside = [
-        *("srun", f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"),
-        *("--kill-on-bad-exit=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
-    ]
-    inside = [
-        *(python, "-m", "feedrate", "node", f"--nnodes={spec.nodes}"),
-        *(f"--nproc_per_node={spec.count // spec.nodes}", "--rdzv_backend=c10d"),
-        *(f"--rdzv_endpoint={host}:{port}", f"--rdzv_id={job}", "--module", "--", *module),
-    ]
-    return outside, inside
+    starter = [
+        "srun", f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1",
+        "--kill-on-bad-exit=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL",
+    ]  # fmt: skip
+    node = [
+        python, "-m", "feedrate", "node", f"--nnodes={spec.nodes}",
+        f"--nproc_per_node={spec.count // spec.nodes}", "--rdzv_backend=c10d",
+        f"--rdzv_endpoint={host}:{port}", f"--rdzv_id={job}", "--module", "--", *module,
+    ]  # fmt: skip
+    return starter, node
 
 
 def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
@@ -39,9 +39,10 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[st
     # Snakemake's job step keeps only this one of Slurm's variables.
     job = scheduler.this_job(environment)
     if not job.isdigit():
-        why = "this is none (SLURM_JOB_ID is not set)"
-        use = "use a profile with Slurm, or start it inside salloc or sbatch"
-        raise DeviceError(f"launcher: srun starts {nodes} nodes of a Slurm job, and {why}: {use}")
+        raise DeviceError(
+            f"launcher: srun starts {nodes} nodes of a Slurm job, and this is none (SLURM_JOB_ID "
+            "is not set): use a profile with Slurm, or start it inside salloc or sbatch"
+        )
     try:
         hosts, address = scheduler.hosts(job)
     except scheduler.SchedulerError as error:
