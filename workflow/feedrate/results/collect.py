@@ -70,7 +70,7 @@ def run_table(records: Sequence[Record], plan: StudyPlan) -> list[Row]:
     measured = [_run_row(record) for record in reject_mixed_specs(records)]
     rows = list(measured)
     for cell in plan.unsupported:  # it was never launched
-        row = {"study": cell.study, "device": cell.device, "cell": cell.cell, "repeat": 1}
+        row: Row = {"study": cell.study, "device": cell.device, "cell": cell.cell, "repeat": 1}
         cause = cell.install or f"Not tried: it needs {cell.lacks.replace('_', ' ')}."
         rows.append(row | {"status": "unsupported", "cause": cause, **cell.levels})
     for shared in plan.shared:

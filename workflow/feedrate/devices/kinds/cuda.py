@@ -217,12 +217,12 @@ class DeviceAdapter(Adapter):
         convolutions; the Trainer and accelerate enable it in compiled code."""
         import torch
 
-        cuda, cudnn, rounds = torch.backends.cuda, torch.backends.cudnn, precision == "tf32"
+        backends: Any = torch.backends
+        rounds = precision == "tf32"
         # PyTorch has old and new switches, and raises an error when it reads ones that differ.
         torch.set_float32_matmul_precision("high" if rounds else "highest")
-        cudnn.allow_tf32 = rounds
-        parts: list[Any] = [torch.backends, cuda.matmul, cudnn.conv, cudnn.rnn]
-        for part in parts:
+        backends.cudnn.allow_tf32 = rounds
+        for part in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
             part.fp32_precision = "tf32" if rounds else "ieee"
 
     def fp32(self) -> str:
