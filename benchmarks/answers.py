@@ -155,7 +155,7 @@ def outcome(case: Case) -> Outcome:
         assert group.use
         assert group.measure == case.measure
         answer, rate = group.answer(group.use), rates[int(group.use.rpartition("=")[2])]
-        least, most = answer["gain_at_least"], answer["loss_at_most"]
+        least, most = answer["gain_at_least"], answer["other_gain_at_most"]
         between = noise_by_device(runs, itemgetter("model_ratio")).get(("s", "d"))
         cell = {
             **{"status": "ok", "task": "training", "world_size": 1, "device_kind": "cpu"},

@@ -97,8 +97,8 @@ def rivals(study: StudyResults, answer: AnswerRow) -> dict[str, Any]:
     if len(equals) > FEW:
         words = [f"{len(equals)} settings, such as {setting}"]
     return {
-        "at_most": answer.loss_at_most,
-        "bounded": by_loader and perfect <= answer.loss_at_most,
+        "at_most": answer.other_gain_at_most,
+        "bounded": by_loader and perfect <= answer.other_gain_at_most,
         "equals": text.listed(words),
         "faster": setting if nearest and answer.nearest_low > 1 else "",
         "more_repeats": answer.more_repeats or 0,

@@ -228,7 +228,7 @@ class StudyResults:
         answer = self.answer(device)
         levels = answer.levels if answer else self.study.baseline
         always = [self.cell(device, self.study.baseline_of(levels)), self.cell(device, levels)]
-        if answer and answer.loss_at_most >= self.study.thresholds.smallest_effect:
+        if answer and answer.other_gain_at_most >= self.study.thresholds.smallest_effect:
             always.append(self.cell_named(device, answer.nearest))
         others = without(levels, self.along)
         mine = [

@@ -147,7 +147,7 @@ class Group:
             "ci_low": rate.low,
             "ci_high": rate.high,
             "gain_at_least": None if gain is None else max(gain, 0.0),
-            "loss_at_most": max(high - 1, 0.0) if high else 0.0,
+            "other_gain_at_most": max(high - 1, 0.0) if high else 0.0,
             "equals": ";".join(cell for cell, (low, high) in over.items() if low <= 1 <= high),
             "nearest": nearest,
             "nearest_low": low,

@@ -119,7 +119,7 @@ ANSWERS = (
     _number("ci_low", "Lower end of its interval.", "samples/s"),
     _number("ci_high", "Upper end of the interval.", "samples/s"),
     _number("gain_at_least", "By how much it is faster than the baseline, at least.", "share"),
-    _number("loss_at_most", "By how much another cell could be faster, at most.", "share"),
+    _number("other_gain_at_most", "By how much another cell could be faster, at most.", "share"),
     _text("equals", "Cells that are not shown to be faster or slower, separated by `;`."),
     _text("nearest", "The cell that could be fastest; empty: nothing else was compared."),
     _number("nearest_low", "Its ratio to the cell to use: lower end of the interval."),
