@@ -142,7 +142,7 @@ def test_a_cell_that_computes_the_same_shows_what_the_model_reaches():
 
 
 def test_the_lines_are_the_studys():
-    assert limit(Thresholds(replay_gain=1.5), model=1.4).name == "computing"
+    assert limit(Thresholds(limit_ratio=1.5), model=1.4).name == "computing"
     assert limit(Thresholds(full_memory_share=0.2)).name == "memory"
 
 

@@ -126,8 +126,8 @@ class Thresholds(Strict, kw_only=True):
     """Lines of limits and statistics; a change of them repeats no training."""
 
     long_wait_share: Annotated[Share, about("A wait of this share of the time is long.")] = 0.10
-    headroom: Annotated[Positive, about("Loader over training: room to spare.")] = 1.3
-    replay_gain: Annotated[Positive, about("Model alone over training: a loss.")] = 1.1
+    headroom: Annotated[Positive, about("A part over training: room to spare.")] = 1.3
+    limit_ratio: Annotated[Positive, about("Gain from which a limit is named.")] = 1.1
     full_memory_share: Annotated[Share, about("Memory is full from this share of it.")] = 0.95
     noise_share: Annotated[Positive, about("Noisy if two runs may differ by more.")] = 0.10
     smallest_effect: Annotated[Share, about("A smaller gain does not justify a change.")] = 0.03

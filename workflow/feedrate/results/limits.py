@@ -74,8 +74,8 @@ def _gain(cell: Row, others: Iterable[Estimate], luck: float) -> tuple[float, fl
 
 def _name(cell: Row, thresholds: Thresholds, memory: float, low: float, high: float) -> Name:
     """The first limit for which there is evidence; "" if the range is on both sides of
-    `replay_gain`. `memory` is the share of the device's memory that is used."""
-    least, is_long = thresholds.replay_gain, _wait(cell) >= thresholds.long_wait_share
+    `limit_ratio`. `memory` is the share of the device's memory that is used."""
+    least, is_long = thresholds.limit_ratio, _wait(cell) >= thresholds.long_wait_share
     if cell.get("slow_rank") is not None and _at_least(cell, "slow_rank_ratio_low", least):
         return "slow rank"
     if _starts_epochs(cell, thresholds):
@@ -123,7 +123,7 @@ def _lacks_cores(cell: Row, thresholds: Thresholds) -> bool:
         (busy >= CORES_FULL or waited >= CORES_WAITED)
         and _at_least(cell, "loader_ratio_low", thresholds.headroom)
         and (cell.get("model_ratio_low") or 0.0) > 1
-        and _at_least(cell, "model_ratio", thresholds.replay_gain)
+        and _at_least(cell, "model_ratio", thresholds.limit_ratio)
     )
 
 
