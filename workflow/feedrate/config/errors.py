@@ -60,8 +60,8 @@ class Problems(list[str]):
 
     def check_path(self, key: str, value: str | None) -> None:
         """A file can have the path `value`."""
-        if why := paths.fault(value or ""):
-            self.add(key, f"{_show(value)} is not allowed; {why}")
+        if fault := paths.fault(value or ""):
+            self.add(key, f"{_show(value)} is not allowed; {fault}")
 
     def check_names(self, key: str, values: Sequence[Any], names: Iterable[Any], what: str) -> None:
         """Each item of the list at `key` is known, and occurs once."""
@@ -99,22 +99,25 @@ def _fault(value: Any, kind: Any) -> tuple[str, str] | None:
         text = str(error).partition(" - at `")[0]
     kinds = _alternatives(kind)
     structs = [k for k in kinds if hasattr(k, "__struct_config__") and isinstance(value, dict)]
-    field = next((k.__struct_config__.tag_field for k in structs), None)
-    if field and text.startswith(("Invalid value", f"Object missing required field `{field}`")):
+    tag_field = next((k.__struct_config__.tag_field for k in structs), None)
+    missing = re.fullmatch(r"Object missing required field `(.*)`", text)
+    if tag_field and (text.startswith("Invalid value") or (missing and missing[1] == tag_field)):
         tags = [k.__struct_config__.tag for k in structs]
-        if field in value:
-            return f".{field}", not_one_of(value[field], tags)
-        return f".{field}", f"missing, but required; allowed: {', '.join(tags)}"
-    structs = [k for k in structs if not field or value.get(field) == k.__struct_config__.tag]
+        if tag_field in value:
+            return f".{tag_field}", not_one_of(value[tag_field], tags)
+        return f".{tag_field}", f"missing, but required; allowed: {', '.join(tags)}"
+    if tag_field:
+        structs = [k for k in structs if value.get(tag_field) == k.__struct_config__.tag]
     for place, part, kind_of_part in _parts(value, kinds, structs):
         if fault := _fault(part, kind_of_part):
             return place + fault[0], fault[1]
-    if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
+    if missing:
         return f".{missing[1]}", "missing, but required"
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", text):
         names = [name for k in structs for name in k.__struct_encode_fields__]
-        known = [field, *names] if field else names
-        return f".{unknown[1]}", f"unknown key; {_choice(unknown[1], known, 'allowed')}"
+        if tag_field:
+            names.insert(0, tag_field)
+        return f".{unknown[1]}", f"unknown key; {_choice(unknown[1], names, 'allowed')}"
     for key in value if isinstance(value, dict) else ():
         if any(get_origin(k) is dict and _fault(key, get_args(k)[0]) for k in kinds):
             rule = "it may have letters, digits and _ . + - and begins with a letter or digit"

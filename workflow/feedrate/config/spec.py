@@ -144,26 +144,27 @@ def model_faults(model: ModelSettings, max_tokens: int = 1) -> tuple[str, ...]:
     if model.name not in sizes:
         return (f"model.name: {not_one_of(model.name, sizes, 'models')}",)
     if model.size not in sizes[model.name]:
-        what = f"sizes of {model.name}"
-        return (f"model.size: {not_one_of(model.size, sizes[model.name], what)}",)
+        fault = not_one_of(model.size, sizes[model.name], f"sizes of {model.name}")
+        return (f"model.size: {fault}",)
     faults = []
     offers = plugins.declared(BUILDERS, "OFFERS").get(model.name, {})
     default = ModelSettings(name=model.name, size=model.size)
     for name in ("attention", "image_px", "head", "layout", "losses"):
         value = getattr(model, name)
         offer = offers.get(name, (getattr(default, name),))
-        words = {None: "null", UNSET: "nothing"}
-        allowed = ", ".join(words.get(level, str(level)) for level in offer)
         if isinstance(offer, dict):
             allowed = "null or {from} to {to} in steps of {step}".format(**offer)
             offer = (None, *range(offer["from"], offer["to"] + 1, offer["step"]))
+        else:
+            words = {None: "null", UNSET: "nothing"}
+            allowed = ", ".join(words.get(level, str(level)) for level in offer)
         if value not in (*offer, UNSET):
             faults.append(f"model.{name}: {value} is not allowed; {model.name} offers: {allowed}")
     longest = plugins.declared(BUILDERS, "LONGEST").get(model.name, max_tokens)
     if model.checkpoint is None and max_tokens > longest:
         faults.append(f"loader.max_tokens: {max_tokens}: {model.name} takes at most {longest}")
-    if why := paths.fault(model.checkpoint or ""):
-        faults.append(f"model.checkpoint: it is not allowed; {why}")
+    if fault := paths.fault(model.checkpoint or ""):
+        faults.append(f"model.checkpoint: it is not allowed; {fault}")
     return tuple(faults)
 
 
@@ -192,7 +193,8 @@ def loader_faults(loader: LoaderSettings) -> Iterator[str]:
 @cache
 def ignored_settings(decode: Decode, kind: Kind) -> frozenset[str]:
     """Settings of `loader` that change nothing where a device of this kind decodes in this way."""
-    kinds, ignored = plugins.declared(DECODERS, "KINDS"), plugins.declared(DECODERS, "IGNORES")
+    kinds = plugins.declared(DECODERS, "KINDS")
+    ignored = plugins.declared(DECODERS, "IGNORES")
     by_decoder = [
         frozenset(ignored.get(name, ()))
         for name, level in plugins.declared(DECODERS, "LEVEL").items()

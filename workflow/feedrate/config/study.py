@@ -196,7 +196,7 @@ def adapt_keys(study: Study, name: str, device: Device) -> list[str]:
     limits = [int(match[1]) for key in study.adapt if (match := BELOW_MEMORY.fullmatch(key))]
     below = [n for n in sorted(limits, reverse=True) if (device.memory_gib or n) < n]
     keys = [device.kind, *(f"below-{n}-gib" for n in below), device.variant_of, name]
-    return [key for key in keys if key]
+    return list(filter(None, keys))
 
 
 def adapted(study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 import msgspec
 import yaml
 
-from feedrate.config.errors import ConfigError, Origin, Problems, not_one_of, raise_all
+from feedrate.config.errors import ConfigError, Origin, Problems, raise_all
 from feedrate.core.errors import first_line
 
 try:
@@ -126,10 +126,13 @@ class _Loader(SafeLoader):
         """The values of a mapping by the text of their keys."""
         values: dict[str, Any] = {}
         for key, value in node.value:
-            word = isinstance(key, yaml.ScalarNode)
-            if not word or key.value in values:
-                why = f"the key {key.value!r} occurs twice" if word else "a key must be a word"
-                raise yaml.constructor.ConstructorError(None, None, why, key.start_mark)
+            fault = ""
+            if not isinstance(key, yaml.ScalarNode):
+                fault = "a key must be a word"
+            elif key.value in values:
+                fault = f"the key {key.value!r} occurs twice"
+            if fault:
+                raise yaml.constructor.ConstructorError(None, None, fault, key.start_mark)
             values[key.value] = self.construct_object(value, deep=deep)
         return values
 
@@ -199,11 +202,11 @@ def copy_fields(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`base` overridden by the keys of `changes`, also in mappings within mappings."""
-    both = dict(base)
+    result = base | changes
     for key, value in changes.items():
-        nested = isinstance(value, dict) and isinstance(base.get(key), dict)
-        both[key] = merged(base[key], value) if nested else value
-    return both
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            result[key] = merged(base[key], value)
+    return result
 
 
 def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
@@ -219,12 +222,9 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
         raise ConfigError(f"{origin}: the file is empty")
     header = lines[0][1]
     problems = Problems(f"{origin}, line 1")
-    columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
-    for name in dict.fromkeys(name for name in header if header.count(name) > 1):
-        problems.add("", f"{name!r}: the column occurs twice")
-    for name in (name for name in header if name not in columns):
-        problems.add("", f"column {not_one_of(name, columns)}")
-    missing = [name for name, required in columns.items() if required and name not in header]
+    columns = msgspec.structs.fields(kind)
+    problems.check_names("column", header, [column.name for column in columns], "columns")
+    missing = [column.name for column in columns if column.required and column.name not in header]
     if missing:
         problems.add("", f"columns missing: {', '.join(missing)}")
     raise_all(problems)
@@ -233,15 +233,16 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
     readers = {name: by_type.get(types[name].get("type"), parse_level) for name in header}
     rows: list[AnyRow] = []
     errors: list[str] = []
-    first: dict[str, int] = {}
-    for number, fields in lines[1:]:
-        problems = Problems(f"{origin}, line {number}")
+    line_of: dict[str, int] = {}  # by id
+    for line, fields in lines[1:]:
+        problems = Problems(f"{origin}, line {line}")
         values = _values(problems, fields, readers)
         if not problems and problems.check_type("", values, kind):
             rows.append(msgspec.convert(values, kind))
-            if first.setdefault(values["id"], number) != number:
-                earlier = first[values["id"]]
-                problems.add("id", f"{values['id']!r} occurs in line {earlier} already")
+            row_id = values["id"]
+            if row_id in line_of:
+                problems.add("id", f"{row_id!r} occurs in line {line_of[row_id]} already")
+            line_of[row_id] = line
         errors += problems
     raise_all(errors)
     return rows

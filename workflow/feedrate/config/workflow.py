@@ -132,10 +132,11 @@ def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:
     gives a generated one no number of rows, it has FEWEST_ROWS, doubled until an epoch is full in
     each cell; `generated-7680` has 7,680 rows. No other device or study counts, so that one more of
     them in the plan repeats no run."""
-    entry, rows = config.datasets[config.dataset], FEWEST_ROWS
+    entry = config.datasets[config.dataset]
     if not isinstance(entry, Generated) or entry.train is not None:
         return config.dataset
     needed = max((spec.step_samples * spec.full_epoch_steps for spec in specs), default=0)
+    rows = FEWEST_ROWS
     while rows < needed:
         rows *= 2
     return config.dataset if rows == FEWEST_ROWS else f"{config.dataset}-{rows}"
@@ -143,12 +144,13 @@ def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:
 
 def find_dataset(config: WorkflowConfig, name: str) -> Dataset:
     """The entry of `datasets` that `dataset_for` names, with its number of rows."""
-    base, _, rows = name.rpartition("-")
-    known = name in config.datasets
-    entry = config.datasets[name if known else base]
+    rows = str(FEWEST_ROWS)
+    if name not in config.datasets:
+        name, _, rows = name.rpartition("-")
+    entry = config.datasets[name]
     if not isinstance(entry, Generated) or entry.train is not None:
         return entry
-    return msgspec.structs.replace(entry, train=FEWEST_ROWS if known else int(rows))
+    return msgspec.structs.replace(entry, train=int(rows))
 
 
 def check_config(
@@ -156,9 +158,9 @@ def check_config(
 ) -> list[str]:
     """Check config.yaml against the device registry and the names of all studies."""
     problems = Problems(origin)
-    problems.check_names("studies", config.studies, list(studies), "files in config/studies")
-    known = (*devices, DETECTED)
-    problems.check_names("devices", config.devices, known, "entries of config/devices.yaml")
+    problems.check_names("studies", config.studies, studies, "files in config/studies")
+    names = [*devices, DETECTED]
+    problems.check_names("devices", config.devices, names, "entries of config/devices.yaml")
     problems.check_unique(numbered("report_to[{}]", config.report_to))
     problems.check_known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
@@ -167,8 +169,9 @@ def check_config(
             if "caption" not in dataset.columns:
                 problems.add(f"{key}.columns.caption", "missing, but required")
             own = OWN_COLUMNS if isinstance(dataset, Folder) else OWN_COLUMNS[1:]
-            for column in (column for column in own if column in dataset.columns):
-                problems.add(f"{key}.columns.{column}", "the suite makes this column itself")
+            for column in dataset.columns:
+                if column in own:
+                    problems.add(f"{key}.columns.{column}", "the suite makes this column itself")
         if isinstance(dataset, Folder):
             if dataset.validation_share + dataset.test_share >= 1:
                 rest = "its sum with test_share must be below 1, or nothing is left to train on"
@@ -182,15 +185,16 @@ def check_config(
         if isinstance(examples, LocalExamples):
             problems.check_path(f"winoground_sets.{name}.path", examples.path)
     problems.check_path("checkpoint", config.checkpoint)
-    if (chosen := config.winoground) is not None:
-        sets = config.winoground_sets
-        problems.check_known("winoground", chosen, sets, "entries of winoground_sets")
+    if config.winoground is not None:
+        names = list(config.winoground_sets)
+        problems.check_known("winoground", config.winoground, names, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
         problems.add("checkpoint_revision", "it is given, but checkpoint is not")
     most = config.protocol_at_most
     if most and most.warmup_steps >= most.steps:
-        why = f"{most.warmup_steps} is not allowed; it must be below steps, {most.steps}"
-        problems.add("protocol_at_most.warmup_steps", why)
-    if (model := config.checkpoint_model) is not None:
-        problems.check_known("checkpoint_model", model, plugins.names(BUILDERS), "models")
+        text = f"{most.warmup_steps} is not allowed; it must be below steps, {most.steps}"
+        problems.add("protocol_at_most.warmup_steps", text)
+    if config.checkpoint_model is not None:
+        names = list(plugins.names(BUILDERS))
+        problems.check_known("checkpoint_model", config.checkpoint_model, names, "models")
     return problems
