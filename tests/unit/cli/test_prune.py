@@ -12,7 +12,7 @@ import yaml
 
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
-from feedrate.config.plan import make_plan
+from feedrate.config.plan import Plan, make_plan
 from feedrate.config.project import load_project
 from feedrate.flow import driver
 from feedrate.flow.graph import Graph
@@ -85,6 +85,13 @@ def test_it_asks_first(planned, monkeypatch, answer, deletes):
     assert asked[0].startswith("Delete 15 folders (")
     assert asked[0].endswith(")? [y/N] ")
     assert (runs() < before) == deletes
+
+
+def test_runs_whose_library_is_not_installed_here_are_planned(planned, monkeypatch):
+    nothing = Plan(runs={}, unsupported=[])
+    monkeypatch.setattr("feedrate.flow.graph.runnable", lambda *_: nothing)
+    assert entry.main(["prune", "--yes"]) == 0
+    assert planned.with_name(f"{planned.name}-2") in runs()
 
 
 def test_a_kill_in_the_middle_leaves_no_complete_folder(planned, monkeypatch):

@@ -30,9 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def doctor(options: argparse.Namespace) -> int:
     """Print all findings; return 1 if something will fail for a configured study and device."""
-    layers = layers_of(options)
-    studies = set(layers.values["studies"])
-    findings = []
+    layers, findings = layers_of(options), []
     try:
         configuration.load(Path(), layers)
         devices = layers.values["devices"]
@@ -46,7 +44,8 @@ def doctor(options: argparse.Namespace) -> int:
         findings.append(Finding(FAILS, "configuration", str(error), remedy))
     _show(findings)
     failing = [finding.studies for finding in findings if finding.outlook == FAILS]
-    return int(any(not names or not studies.isdisjoint(names) for names in failing))
+    # A finding without studies is about all of them, and a wrong configuration may have none.
+    return int(any(not names or set(names) & set(layers.values["studies"]) for names in failing))
 
 
 def _of_devices(

@@ -4,13 +4,15 @@ import argparse
 import re
 import shutil
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from feedrate.cli.display import output, table
-from feedrate.cli.snakemake import add_choices, load_graph
+from feedrate.cli.snakemake import add_choices, load_project
+from feedrate.config.plan import make_plan
 from feedrate.config.values import size_text
 from feedrate.core import paths
 from feedrate.flow import driver
@@ -41,19 +43,22 @@ def prune(options: argparse.Namespace) -> int:
     with driver.LOCK.open("a+", encoding="utf-8") as lock:
         if reason := driver.occupied(lock):
             raise driver.Occupied(reason)
-        graph = load_graph(options)
+        project = load_project(options)
+        # Runs whose library is not installed here are planned too.
+        graph = Graph(project, Path().resolve(), make_plan(project))
         unused: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
         for title, reason, folder in (*unused_runs(graph), *unused_data(graph)):
             unused[title][reason].append(folder)
-        columns = ("why", "folders", "size", "the first")
+        columns = ("why", "folders", "size", "newest from", "the first")
         all_folders: list[Path] = []
         for title, reasons in unused.items():
             rows = []
             for reason, folders in reasons.items():
-                rows.append((reason, str(len(folders)), size_of(folders), str(folders[0])))
+                size, date = size_and_date(folders)
+                rows.append((reason, str(len(folders)), size, date, str(folders[0])))
                 all_folders += folders
             output().print(table(title, columns, rows, left=("why",), wrapped=("the first",)))
-        text = f"{counted(len(all_folders), 'folder')} ({size_of(all_folders)})"
+        text = f"{counted(len(all_folders), 'folder')} ({size_and_date(all_folders)[0]})"
         is_agreed = options.yes
         if is_agreed or not sys.stdin.isatty() or not all_folders:
             print(text)
@@ -119,10 +124,13 @@ def delete(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def size_of(folders: Sequence[Path]) -> str:
-    """The size of folders with their logs."""
-    files = [file for folder in folders for file in (log_of(folder), *folder.rglob("*"))]
-    return size_text(sum(file.lstat().st_size for file in files if file.is_file()))
+def size_and_date(folders: Sequence[Path]) -> tuple[str, str]:
+    """The size of folders with their logs, and the date of the newest."""
+    roots = [path for folder in folders for path in (folder, log_of(folder)) if path.exists()]
+    files = [file for root in roots for file in (root, *root.rglob("*"))]
+    size_bytes = sum(file.lstat().st_size for file in files if file.is_file())
+    newest_s = max((root.stat().st_mtime for root in roots), default=0)
+    return size_text(size_bytes), time.strftime("%Y-%m-%d", time.localtime(newest_s))
 
 
 def log_of(run: Path) -> Path:
