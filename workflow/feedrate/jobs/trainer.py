@@ -61,18 +61,17 @@ def make_trainer(
     # A copy, because it moves its tensors to the device, and those of `dataset` go to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
     kind.scalars = give_shapes(model) if kind.plugin else []
-    optimizer: dict[str, Any] = {}
+    optimizer = None
     if train.optimizer in ADAM:
         epsilon = FP16_EPSILON if train.precision == "fp16_full" else 1e-8
-        options = {"lr": train.learning_rate, "eps": epsilon, **ADAM[train.optimizer]}
-        optimizer["optimizer_cls_and_kwargs"] = (AdamW, options)
+        optimizer = AdamW, {"lr": train.learning_rate, "eps": epsilon, **ADAM[train.optimizer]}
     trainer = kind(
         model=model,
         args=arguments,
         train_dataset=dataset,
         data_collator=collate,
-        callbacks=[MeterCallback(meter)] if meter else [],
-        **optimizer,
+        callbacks=[_MeterCallback(meter)] if meter else [],
+        optimizer_cls_and_kwargs=optimizer,
     )
     adapter.hold_fp32(train.precision)  # whatever the libraries have set
     if train.ddp_bucket_view:  # the one setting of DDP that no argument names
@@ -197,9 +196,8 @@ class MeteredTrainer(_TRAINER):
         state.distributed_type = DistributedType.FSDP
         state.fsdp_plugin = self.plugin
         if state.device.type == "cpu":
-            # On CPUs every later view of the state would name MULTI_CPU again, and ranks of the
-            # first FSDP would clip gradients by the norms of their own shards. It also refuses
-            # accelerate's "cpu:0".
+            # Else every later view of the state would name MULTI_CPU, and ranks of the first FSDP
+            # would clip gradients by the norms of their own shards. It also refuses "cpu:0".
             state.device = torch.device("cpu")
             PartialState._shared_state["distributed_type"] = DistributedType.FSDP
             PartialState._shared_state["device"] = state.device
@@ -230,26 +228,23 @@ class MeteredTrainer(_TRAINER):
         self.accelerator.wait_for_everyone()
 
 
-class MeterCallback(TrainerCallback):
-    """Reports the end of every step to the meter."""
+class _MeterCallback(TrainerCallback):
+    """Reports the end of every step to the meter, before the Trainer logs and saves."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """The loop begins."""
         self._meter.begin()
 
     def on_step_end(self, _args: Any, state: Any, _control: Any, **parts: Any) -> None:
-        """An optimizer step has ended; logging and saving come after."""
         scaler = getattr(parts.get("optimizer"), "scaler", None)  # of accelerate, in fp16 alone
         # The public `get_scale` waits for the device.
         self._meter.end_step(state.global_step, getattr(scaler, "_scale", None))
 
     def on_log(self, *_: Any, **__: Any) -> None:
-        """The Trainer has read the loss, so the device has finished all steps."""
+        # The Trainer has read the loss, so the device has finished all steps.
         self._meter.write_steps(wait=True)
 
     def on_epoch_end(self, *_: Any, **__: Any) -> None:
-        """The loader's rows are used up."""
         self._meter.end_epoch()

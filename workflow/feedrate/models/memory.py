@@ -54,10 +54,9 @@ Numbers = npt.NDArray[np.float64]
 
 
 class Needs(Strict, kw_only=True):
-    """The memory that a training step needs on each device, GiB. `activations_gib` is live at the
-    end of the forward pass, with cast weights. `left_gib` is what the peak of tensors and, on
-    accelerators, CONTEXT_GIB leave of the memory. It `fits` if that is ERROR of the peak or more;
-    `close`: less, or as much too little."""
+    """The memory that a training step needs on each device. `activations_gib` is live at the end
+    of the forward pass, with cast weights. `left_gib`: what the peak of tensors and CONTEXT_GIB of
+    accelerators leave. It `fits` if that is ERROR of the peak or more; `close`: within ERROR."""
 
     parameters: int
     weights_gib: float
@@ -72,18 +71,17 @@ class Needs(Strict, kw_only=True):
 
 
 class Trace(NamedTuple):
-    """A model's live tensors after each operation of a step: fixed bytes, and those of a sample;
-    the finished share of the gradients; and the number of operations of the forward pass."""
+    """A model's live tensors after each operation of a step."""
 
     built: Built
-    fixed: Numbers
-    each: Numbers
-    done: Numbers
-    forward: int
+    fixed_bytes: Numbers
+    sample_bytes: Numbers
+    gradient_shares: Numbers  # finished so far
+    forward: int  # operations of the forward pass
 
     def live_gib(self, batch: int) -> Numbers:
         """Live tensors after each operation, GiB, without weights, gradients and states."""
-        return (self.fixed + batch * self.each) / GIB
+        return (self.fixed_bytes + batch * self.sample_bytes) / GIB
 
 
 def needs(settings: Settings, device: Device) -> Needs:
@@ -123,27 +121,36 @@ def largest_batch(settings: Settings, device: Device) -> int | None:
 def room_gib(settings: Settings, device: Device) -> float | None:
     """Memory for tensors on each device, GiB."""
     memory_gib = settings.train.memory_gib or device.memory_gib
-    return memory_gib and memory_gib - CONTEXT_GIB * (device.kind != "cpu")
+    if memory_gib is None or device.kind == "cpu":
+        return memory_gib
+    return memory_gib - CONTEXT_GIB
 
 
 def peak_gib(settings: Settings, device: Device, batch: int) -> float:
     """Peak of the tensors on each device, GiB. DDP makes buckets as large as the gradients before
     the first step; with `ddp_bucket_view` the gradients are views of them, else additional memory
-    (torch's reducer.cpp). AdamW with `foreach` computes the square roots of all second moments at
-    once (torch/optim/adam.py)."""
+    (torch's reducer.cpp)."""
     train, trace = settings.train, trace_of(settings, device)
     parts = states_gib(trace.built.model, train, device.count)
     weights, gradients, states = (0.0, 0.0, 0.0) if train.cpu_offload else parts
-    bucketed = device.count > 1 and train.strategy == "ddp"
-    always = train.gradient_accumulation > 1 or (bucketed and train.ddp_bucket_view)
-    done = np.ones_like(trace.done) if always else trace.done
-    step = float((trace.live_gib(batch) + done * gradients).max())
-    layers, root = gathered_gib(trace.built, train) if train.strategy == "fsdp" else (0.0, 0.0)
-    optimizer = adapter_class(device.kind).optimizer(settings)
-    foreach = ("adamw_torch_foreach", "adamw_torch")[: 1 if device.kind == "cpu" else 2]
-    aside = gradients * (optimizer in foreach)
-    held = weights + states + gradients * (bucketed and not train.ddp_bucket_view)
-    return held + max(step + layers, gradients + max(root, aside))
+    base_gib, gradient_shares = weights + states, trace.gradient_shares
+    has_buckets = device.count > 1 and train.strategy == "ddp"
+    if has_buckets and not train.ddp_bucket_view:
+        base_gib += gradients
+    if train.gradient_accumulation > 1 or (has_buckets and train.ddp_bucket_view):
+        gradient_shares = np.ones_like(gradient_shares)
+    step_gib = float((trace.live_gib(batch) + gradient_shares * gradients).max())
+    update_gib = gradients
+    foreach = (
+        ["adamw_torch_foreach"] if device.kind == "cpu" else ["adamw_torch_foreach", "adamw_torch"]
+    )
+    if adapter_class(device.kind).optimizer(settings) in foreach:
+        update_gib += gradients  # the square roots of all second moments (torch/optim/adam.py)
+    if train.strategy == "fsdp":
+        layers_gib, root_gib = gathered_gib(trace.built, train)
+        step_gib += layers_gib
+        update_gib = max(update_gib, gradients + root_gib)
+    return base_gib + max(step_gib, update_gib)
 
 
 def gathered_gib(built: Built, train: TrainSettings) -> tuple[float, float]:
@@ -165,15 +172,15 @@ def trace_of(settings: Settings, device: Device) -> Trace:
     model = msgspec.structs.replace(settings.model, checkpoint=None, revision=None)
     precision = settings.train.precision
     autocast = precision in AUTOCAST
-    halved = autocast and settings.train.strategy == "fsdp"
+    in_half = autocast and settings.train.strategy == "fsdp"
     # Half precisions take the same memory; tf32 takes that of fp32.
-    alike = "bf16" if autocast else "bf16_full" if precision.endswith("_full") else "fp32"
-    return _trace(model, settings.loader.max_tokens, alike, halved, device.kind == "cpu")
+    equal = "bf16" if autocast else "bf16_full" if precision.endswith("_full") else "fp32"
+    return _trace(model, settings.loader.max_tokens, equal, in_half, device.kind == "cpu")
 
 
 @cache
-def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu: bool) -> Trace:
-    """`halved`: layers are gathered in half precision."""
+def _trace(model: ModelSettings, tokens: int, precision: Any, in_half: bool, cpu: bool) -> Trace:
+    """`in_half`: layers are gathered in half precision."""
     loader = LoaderSettings(max_tokens=tokens)
     with tempfile.TemporaryDirectory(prefix="feedrate-memory-") as folder:
         # What builders read of prepared data: a tokenizer, and a row with a class.
@@ -184,12 +191,12 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu:
         built = build_bare(model, loader, prepared)
     half = getattr(torch, AUTOCAST[precision]) if precision in AUTOCAST else None
     cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
-    if halved:
+    if in_half:
         built.model.to(half)
     live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
-    fixed, of_samples, done = np.array(live.moments, dtype=float).T
+    fixed, of_samples, gradients = np.array(live.moments, dtype=float).T
     trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
-    return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
+    return Trace(built, fixed, of_samples / ROWS, gradients / trained, live.forward)
 
 
 def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
@@ -221,8 +228,8 @@ class Live(Operations):
         """After each operation: fixed bytes, those of samples, elements of finished gradients."""
         self.forward = self._finished = 0
         self._bytes = [0, 0]
-        own = (t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers()))
-        self._known: dict[int, Any] = dict.fromkeys(own)
+        tensors = (*model.parameters(), *model.buffers())
+        self._storages: dict[int, Any] = {t.untyped_storage()._cdata: None for t in tensors}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self.result(func, args, kwargs or {})
@@ -239,13 +246,13 @@ class Live(Operations):
 
     def _add(self, storage: torch.UntypedStorage) -> None:
         key, size = storage._cdata, storage.nbytes()
-        if key in self._known:
+        if key in self._storages:
             return
         of_samples = size % ROWS == 0
 
         def forget(_: Any) -> None:
             self._bytes[of_samples] -= size
-            del self._known[key]
+            del self._storages[key]
 
-        self._known[key] = weakref.ref(storage, forget)
+        self._storages[key] = weakref.ref(storage, forget)
         self._bytes[of_samples] += size
