@@ -189,7 +189,7 @@ def test_the_data_sheets_peak_decides_where_it_is_known():
         ({}, ("torch", "same"), ""),
         ({}, (None, None), ""),
         ({"library": "torch"}, ("torch", "same"), ""),
-        ({}, ("spdl-core 0.8.0", "same"), "torch, same, was asked for; spdl-core 0.8.0"),
+        ({}, ("spdl-core 0.8.0", "same"), "torch, same, was requested; spdl-core 0.8.0"),
     ],
 )
 def test_a_run_with_another_library_than_asked_for_is_invalid(asked, used, words):
@@ -222,7 +222,7 @@ def test_forgotten_accumulation_is_caught():
 def test_another_attention_than_asked_for_is_told():
     assert failed(model={"attention": "eager"}) == {}
     words = failed(model={"attention": "eager+sdpa"})["attention"]
-    assert words == "attention: eager was asked for, eager+sdpa was used."
+    assert words == "attention: eager was requested, eager+sdpa was used."
 
 
 def spec_sharing(strategy, count=2, checkpointing=False):
@@ -259,10 +259,10 @@ def test_a_run_that_skips_its_updates_is_invalid(skipped, passes):
 @pytest.mark.parametrize(
     ("strategy", "checkpointing", "seen", "words"),
     [
-        ("fsdp", False, {"name": "ddp", "layers": 4}, "fsdp was asked for, ddp was used"),
+        ("fsdp", False, {"name": "ddp", "layers": 4}, "fsdp was requested, ddp was used"),
         ("fsdp", False, {"name": "fsdp", "layers": 4}, "0 of 4 layers were sharded"),
         ("fsdp", False, None, "the run reported none"),
-        ("ddp", False, {"name": "none", "layers": 4}, "ddp was asked for, none was used"),
+        ("ddp", False, {"name": "none", "layers": 4}, "ddp was requested, none was used"),
         ("fast_ddp", False, {"name": "ddp", "layers": 4}, "ddp was used"),
         ("ddp", True, {"name": "ddp", "layers": 4}, "0 of 4 layers were checkpointed"),
         (
@@ -275,7 +275,7 @@ def test_a_run_that_skips_its_updates_is_invalid(skipped, passes):
             "ddp",
             False,
             {"name": "ddp", "layers": 4, "ddp": {"ddp_bucket_view": True}},
-            "train.ddp_bucket_view: False was asked for, True was used",
+            "train.ddp_bucket_view: False was requested, True was used",
         ),
         (
             "ddp",
@@ -327,7 +327,7 @@ def test_offloading_asked_for_is_seen(count):
     assert words == "0 of 4 layers were offloaded, expected 4."
     assert "strategy" not in failed(spec=spec, strategy={**seen, "offloaded_layers": 4})
     assert (
-        "fsdp was asked for"
+        "fsdp was requested"
         in failed(spec=spec, strategy={"name": "alone", "layers": 4})["strategy"]
     )
 

@@ -32,7 +32,7 @@ STYLES = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     for name in ("OLD", "NEW"):
-        text = "a folder of results, or the identity of a run in runs/"
+        text = "a folder of results, or the name of a set of runs"
         parser.add_argument(name.lower(), metavar=name, nargs="?", help=text)
     text = "medians that differ by no more than this share count as equal; default: %(default)s"
     parser.add_argument(

@@ -62,7 +62,9 @@ def read_run(study: str, run: PlannedRun, device: Device) -> Record:
         try:
             record = build_record(folder, device)
             if record.spec and (record.cell, record.repeat) != (run.cell, run.repeat):
-                raise LogError(f"{paths.SPEC_NAME} is that of {record.cell}, rep {record.repeat}")
+                raise LogError(
+                    f"{paths.SPEC_NAME} belongs to {record.cell}, repeat {record.repeat}"
+                )
             return replace(record, device=run.device, folder=run.folder)
         except Exception as error:  # one bad run must not cost the others their records
             kind = "" if isinstance(error, LogError) else f"{type(error).__name__}: "

@@ -54,7 +54,7 @@ def read_results(place: str) -> list[Run]:
     if IDENTITY.fullmatch(place) and not Path(place).exists():
         runs = run_set(read_runs(Path(paths.RUNS)), place)
         if not runs:
-            raise ExpectedError(f"{place}: {paths.RUNS}/ has no run of this identity")
+            raise ExpectedError(f"{place}: {paths.RUNS}/ has no set of this name")
         project = load_project(Path(), load(Path("config/config.yaml"), dict[str, Any]))
         for run in runs:
             device = project.devices.get(run["device"])
@@ -69,7 +69,7 @@ def read_results(place: str) -> list[Run]:
             for file in Path(place).glob(f"{folder}*/{RECORDS_NAME}"):
                 records += read_records(file.parents[1], file.parent.name)
         if not records:
-            raise ExpectedError(f"{place}: no folder with results, and no identity of a run")
+            raise ExpectedError(f"{place}: neither a folder with results nor a set of runs")
     rows = []
     for record in reject_mixed_specs(records):
         row: Run = msgspec.to_builtins(record.provenance)

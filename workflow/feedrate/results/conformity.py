@@ -1,4 +1,4 @@
-"""Checks that a run did the work that was asked for, undisturbed."""
+"""Checks that a run did the work that was requested, undisturbed."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,8 +43,8 @@ def joined(values: Iterable[object]) -> str:
 
 def _as_requested(what: str, request: object, used: object) -> Judgement:
     if used == request:
-        return True, f"{what} is {request}, as asked for."
-    return False, f"{what}: {request} was asked for, {used or 'an unknown one'} was used."
+        return True, f"{what} is {request}, as requested."
+    return False, f"{what}: {request} was requested, {used or 'an unknown one'} was used."
 
 
 def all_ranks_reported(e: Evidence) -> Judgement:
@@ -59,21 +59,21 @@ def world_size(e: Evidence) -> Judgement:
     """Each rank saw as many ranks as requested."""
     sizes = {events.start.world_size for events in e.ranks.values() if events.start}
     if sizes == {e.spec.count}:
-        return True, f"The world size is {e.spec.count}, as asked for."
+        return True, f"The world size is {e.spec.count}, as requested."
     others = joined(sorted(sizes - {e.spec.count})) or "unknown"
     return False, f"The world size is {others}, expected {e.spec.count}."
 
 
 def device_model(e: Evidence) -> Judgement:
-    """The device's model matches the registry's `model_pattern`."""
+    """The device's model matches the `model_pattern` of `config/devices.yaml`."""
     starts = [events.start for events in e.ranks.values() if events.start]
     models = sorted({start.device_model for start in starts if start.device_model})
     pattern, names = e.device.model_pattern, joined(models) or "unknown"
     if pattern is None:
-        return True, f"The device registry asks for no model; found {names}."
+        return True, f"config/devices.yaml names no model; found {names}."
     if not models or not all(is_called(model, pattern) for model in models):
-        return False, f"The device model is {names}, the registry asks for /{pattern}/."
-    return True, f"The device model is {names}, as registered."
+        return False, f"The device model is {names}, config/devices.yaml expects /{pattern}/."
+    return True, f"The device model is {names}, as in config/devices.yaml."
 
 
 def decode_path(e: Evidence) -> Judgement:
@@ -91,10 +91,10 @@ def library(e: Evidence) -> Judgement:
     loader, data = e.spec.settings.loader, e.first.data
     name, form = library_of(loader) or "torch", loader.form or "same"
     if data is None or data.library is None:
-        return name == "torch", f"The library {name} was asked for; the run reported none."
+        return name == "torch", f"The library {name} was requested; the run reported none."
     package = plugins.declared(LIBRARIES, "PACKAGES").get(name, ("torch",))[0]
     if (data.library.partition(" ")[0], data.form) != (package, form):
-        return False, f"{package}, {form}, was asked for; {data.library}, {data.form}, was used."
+        return False, f"{package}, {form}, was requested; {data.library}, {data.form}, was used."
     return True, f"{data.library} made the batches, in the form {form}."
 
 
@@ -127,7 +127,7 @@ def strategy(e: Evidence) -> Judgement:
     name = train.strategy
     if used is None:
         is_plain = name != "fsdp" and not model.checkpointing
-        return is_plain, f"The strategy {name} was asked for; the run reported none."
+        return is_plain, f"The strategy {name} was requested; the run reported none."
     if (e.spec.count > 1 or name == "fsdp") and used.name != name:
         return _as_requested("strategy", name, used.name)
     for state, is_requested, count in (
@@ -144,7 +144,7 @@ def strategy(e: Evidence) -> Judgement:
         if f"train.{key}" not in replaced and request not in (None, value):
             return _as_requested(f"train.{key}", request, str(value))
     sums = f"; gradients were added in {used.reduce_dtype}" if used.reduce_dtype else ""
-    return True, f"The strategy was as asked for: {used.name}{sums}."
+    return True, f"The strategy was as requested: {used.name}{sums}."
 
 
 WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
@@ -167,15 +167,15 @@ def computation(e: Evidence) -> Judgement:
     compiles = mode.startswith("compile") or mode == "cuda_graphs"
     may_compile = compiles or way in ("8bit", "4bit") or train.precision == "fp8"
     if bool(used.compiled_graphs) not in (compiles, may_compile):
-        return False, f"{mode} was asked for; torch.compile compiled {used.compiled_graphs} graphs."
+        return False, f"{mode} was requested; torch.compile compiled {used.compiled_graphs} graphs."
     if mode == "cuda_graphs" and used.recorded_graphs is False:
-        return False, "CUDA graphs were asked for, and none was recorded."
+        return False, "CUDA graphs were requested, and none was recorded."
     replayed, missed = used.replayed_passes, used.missed_passes
     counts_graphs = e.spec.settings.hpu.hpu_graphs_for_training and replayed is not None
     if counts_graphs and (missed or not replayed):
-        return False, f"HPU graphs were asked for: {replayed} passes replayed, {missed} missed."
+        return False, f"HPU graphs were requested: {replayed} passes replayed, {missed} missed."
     optimizer = f" with {used.optimizer}" if trains else ""
-    return True, f"Steps were computed in {used.precision}{optimizer}, as asked for."
+    return True, f"Steps were computed in {used.precision}{optimizer}, as requested."
 
 
 def equal_weights(e: Evidence) -> Judgement:
@@ -185,7 +185,7 @@ def equal_weights(e: Evidence) -> Judgement:
     if len(weights) > 1:
         return False, f"{e.spec.count} ranks ended with {len(weights)} different sets of weights."
     if not weights or e.spec.count == 1:
-        return True, "There were no two ranks with whole weights to compare."
+        return True, "No two ranks have whole weights to compare."
     return True, f"All {e.spec.count} ranks ended with equal weights."
 
 
@@ -200,7 +200,7 @@ def data_digest(e: Evidence) -> Judgement:
     """The data that were read are the data that were prepared."""
     prepared = e.outcome.data_digest if e.outcome else ""
     if not prepared:
-        return True, "No data digest was asked for."
+        return True, "No data digest was requested."
     used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
     return _as_requested("data digest", prepared[:12], joined(digest[:12] for digest in used))
 
