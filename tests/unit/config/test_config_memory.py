@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from feedrate.config.plan import make_plan, study_settings
+from feedrate.config.plan import AdaptedStudy, make_plan
 from feedrate.config.study import adapt_keys
 from feedrate.models.memory import CONTEXT_GIB, needs, peak_gib
 
@@ -39,9 +39,9 @@ def test_the_baseline_of_every_study_fits_on_every_card(copy, project):
 def test_the_published_batch_of_vit_does_not_fit_into_40_gb_and_half_of_it_twice_does(copy):
     """560 on eight: 70 each, or two micro-steps of 35."""
     project = copy.load(studies=["vit-speedups"], devices=["a100-40gb"])
-    train = study_settings(project, "vit-speedups", "a100-40gb").train
+    train = AdaptedStudy(project, "vit-speedups", "a100-40gb").settings.train
     assert train.batch_size * train.gradient_accumulation * 8 == 560
-    settings = study_settings(project, "vit-speedups", "a100-40gb")
+    settings = AdaptedStudy(project, "vit-speedups", "a100-40gb").settings
     whole = replace(train, batch_size=70, gradient_accumulation=1)
     card = project.devices["a100-40gb"]
     found = needs(replace(settings, train=whole), card)
@@ -62,6 +62,6 @@ def test_a_study_may_say_more_about_a_card_than_its_memory_does(copy):
         ("adapt:\n", "adapt:\n  rtx-4090: {settings: {train: {batch_size: 3}}}\n"),
     )
     project = copy.load()
-    assert study_settings(project, LOADING, "rtx-4090").train.batch_size == 3
+    assert AdaptedStudy(project, LOADING, "rtx-4090").settings.train.batch_size == 3
     keys = adapt_keys(project.studies[LOADING], "rtx-4090", project.devices["rtx-4090"])
     assert keys == ["cuda", "below-70-gib", "below-36-gib", "below-30-gib", "rtx-4090"]

@@ -68,14 +68,53 @@ class Plan(Strict, kw_only=True):
         return list(dict.fromkeys(cell.device for cell in cells if cell.study == study))
 
 
+class AdaptedStudy:
+    """The protocol and the settings of a study, adapted for a device. Raises ConfigError."""
+
+    def __init__(self, project: Project, name: str, device: str) -> None:
+        self._config, self._study = project.config, project.studies[name]
+        self._keys = adapt_keys(self._study, device, project.devices[device])
+        origin = f"config/studies/{name}.yaml, adapted for {device}"
+        protocol = adapted(self._study, "protocol", self._keys)
+        if self._config.repeats is not None:
+            protocol["repeats"] = self._config.repeats
+        most = msgspec.to_builtins(self._config.protocol_at_most) or {}
+        protocol |= {key: min(protocol[key], limit) for key, limit in most.items()}
+        self.protocol = convert(protocol, StudyProtocol, origin)
+        settings = adapted(self._study, "settings", self._keys)
+        is_for_model = self._config.checkpoint_model in (None, settings["model"]["name"])
+        if self._config.checkpoint is not None and is_for_model:
+            settings["model"]["checkpoint"] = self._config.checkpoint
+            settings["model"]["revision"] = self._config.checkpoint_revision
+        self.settings = convert(settings, Settings, origin)  # before any level
+
+    def settings_of(self, levels: Mapping[str, Level]) -> Settings:
+        """The settings of the cell with these levels."""
+        values: dict[str, dict[str, Any]] = msgspec.to_builtins(self.settings)
+        for name, level in levels.items():
+            for setting, value in level_settings(self._study, name, level, self._keys).items():
+                part, _, key = setting.partition(".")
+                values[part][key] = value
+        settings = msgspec.convert(values, Settings)
+        model, study_model = settings.model, self.settings.model
+        if model.name == study_model.name or model.checkpoint != study_model.checkpoint:
+            return settings
+        # A level with another model does not start from the weights of the study's model.
+        weights: dict[str, str | None] = {"checkpoint": None, "revision": None}
+        if self._config.checkpoint_model == model.name:
+            weights["checkpoint"] = self._config.checkpoint
+            weights["revision"] = self._config.checkpoint_revision
+        return _replace(settings, model=_replace(model, **weights))
+
+
 def make_plan(project: Project) -> Plan:
     """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
     machine affects all cells alike. The plan does not depend on what is installed: `runnable` does.
     Raises ConfigError for settings that do not work together."""
     plan = Plan(runs={}, unsupported=[], shared=[])
     for name, device in itertools.product(project.studies, project.config.devices):
-        protocol = _protocol(project, name, device)
-        by_level = LevelSettings(project, name, device)
+        adapted_study = AdaptedStudy(project, name, device)
+        protocol = adapted_study.protocol
         entry = project.devices[device]
         environment = dict(sorted(entry.software.environment.items()))
         common = copy_fields(
@@ -85,16 +124,16 @@ def make_plan(project: Project) -> Plan:
             task=project.studies[name].task,
             study=name,
             device=device,
-            launcher=_launcher(entry, by_level.common),
+            launcher=_launcher(entry, adapted_study.settings),
             cell="",
             levels={},
             repeat=1,
             seed=protocol.seed,
             dataset=project.config.dataset,
-            settings=by_level.common,
+            settings=adapted_study.settings,
             protocol=copy_fields(Protocol, protocol),
         )
-        supported, lacking = _cells(project, common, by_level)
+        supported, lacking = _cells(project, common, adapted_study)
         cells, shared = _distinct(supported)
         plan.unsupported.extend(lacking)
         plan.shared.extend(shared)
@@ -138,48 +177,23 @@ def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
     """Minutes that a job may take, by study and device."""
     return {
         study: {
-            device: _protocol(project, study, device).timeout_min
+            device: AdaptedStudy(project, study, device).protocol.timeout_min
             for device in project.config.devices
         }
         for study in project.studies
     }
 
 
-def study_settings(project: Project, name: str, device: str) -> Settings:
-    """A study's settings, adapted for a device, before any level."""
-    config, settings = project.config, _adapted(project, name, device, "settings")
-    is_for_model = config.checkpoint_model in (None, settings["model"]["name"])
-    if config.checkpoint is not None and is_for_model:
-        settings["model"]["checkpoint"] = config.checkpoint
-        settings["model"]["revision"] = config.checkpoint_revision
-    return convert(settings, Settings, f"config/studies/{name}.yaml, adapted for {device}")
-
-
 def published_settings(project: Project, name: str, row: Published) -> Settings:
     """The settings of a published number's cell, with the batch size that the source states."""
     levels = project.studies[name].baseline | row.levels
-    settings = LevelSettings(project, name, row.device).of(levels)
+    settings = AdaptedStudy(project, name, row.device).settings_of(levels)
     size = row.batch_size or settings.train.batch_size
     return _replace(settings, train=_replace(settings.train, batch_size=size))
 
 
-def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
-    """A study's protocol, adapted for a device."""
-    protocol = _adapted(project, name, device, "protocol")
-    if project.config.repeats is not None:
-        protocol["repeats"] = project.config.repeats
-    most = msgspec.to_builtins(project.config.protocol_at_most) or {}
-    protocol |= {key: min(protocol[key], limit) for key, limit in most.items()}
-    return convert(protocol, StudyProtocol, f"config/studies/{name}.yaml, adapted for {device}")
-
-
-def _adapted(project: Project, name: str, device: str, part: str) -> dict[str, Any]:
-    study = project.studies[name]
-    return adapted(study, part, adapt_keys(study, device, project.devices[device]))
-
-
 def _cells(
-    project: Project, common: RunSpec, by_level: "LevelSettings"
+    project: Project, common: RunSpec, adapted_study: AdaptedStudy
 ) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of repeat 1, and the unsupported ones."""
     study, device = project.studies[common.study], project.devices[common.device]
@@ -195,7 +209,7 @@ def _cells(
         if lacks:
             unsupported.append(copy_fields(Unsupported, spec, lacks=lacks))
         else:
-            settings = by_level.of(levels)
+            settings = adapted_study.settings_of(levels)
             launcher = _launcher(device, settings)
             cells.append(_replace(spec, settings=settings, launcher=launcher))
     for spec in cells:
@@ -232,30 +246,3 @@ def _launcher(entry: Device, settings: Settings) -> Launcher:
         return default_launcher("nodes")
     several = entry.count > 1 or settings.train.strategy == "fsdp"
     return default_launcher("processes" if several else "process")
-
-
-class LevelSettings:
-    """The settings of a study's levels on a device."""
-
-    def __init__(self, project: Project, name: str, device: str) -> None:
-        self.common = study_settings(project, name, device)
-        self._config, self._study = project.config, project.studies[name]
-        self._keys = adapt_keys(self._study, device, project.devices[device])
-
-    def of(self, levels: Mapping[str, Level]) -> Settings:
-        """The settings of the cell with these levels."""
-        values: dict[str, dict[str, Any]] = msgspec.to_builtins(self.common)
-        for name, level in levels.items():
-            for sets, value in level_settings(self._study, name, level, self._keys).items():
-                part, _, key = sets.partition(".")
-                values[part][key] = value
-        settings = msgspec.convert(values, Settings)
-        first, model = self.common.model, settings.model
-        if model.name == first.name or model.checkpoint != first.checkpoint:
-            return settings
-        # A level with another model does not start from the weights of the study's model.
-        weights: dict[str, str | None] = {"checkpoint": None, "revision": None}
-        if self._config.checkpoint_model == model.name:
-            weights["checkpoint"] = self._config.checkpoint
-            weights["revision"] = self._config.checkpoint_revision
-        return _replace(settings, model=_replace(model, **weights))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.plan import study_settings
+from feedrate.config.plan import AdaptedStudy
 from feedrate.config.study import Published
 from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.config.workflow import Generated
@@ -280,7 +280,7 @@ class StudyResults:
 
     def memory_limit_gib(self, device: str) -> float | None:
         """The study's memory limit for a process, GiB; None where it sets none."""
-        return study_settings(self.plan.project, self.name, device).train.memory_gib
+        return AdaptedStudy(self.plan.project, self.name, device).settings.train.memory_gib
 
     def is_drawn(self, dataset: str) -> bool:
         """Whether a dataset is of drawn pictures; its name may end with its number of rows."""
