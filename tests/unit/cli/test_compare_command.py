@@ -98,7 +98,7 @@ def test_nothing_in_common_cannot_pass_for_as_fast(root, capsys):
     ("arguments", "code", "text"),
     [
         (("nowhere", "results"), 1, "nowhere: neither a folder with results nor a set of runs"),
-        (("before", "00000000"), 1, "00000000: runs/ has no run of this identity"),
+        (("before", "00000000"), 1, "00000000: runs/ has no set of this name"),
         (("before", "results", "more"), 2, "unknown: more"),
         (("before",), 2, "compare needs OLD and NEW; without both, it lists the sets of runs"),
     ],
