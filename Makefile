@@ -70,8 +70,10 @@ fits: $(READY) ## Show which published cells fit in memory, and the largest batc
 compare: $(RUN_READY) ## Show what became slower or faster: make compare OLD=../before NEW=results; alone: list the sets in runs/
 	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)
 
-test: $(DEV_READY) $(GAUDI_READY) $(LOADERS_READY) ## Run all tests, or some: make test ARGS='-k name'
-	@$(BIN)/python -m pytest --numprocesses $(if $(filter -k% %.py,$(ARGS)),1,3) $(ARGS)
+# Some tests, by `-k` or a file: one process, and no environments that few of them need.
+SOME_TESTS := $(filter -k% %.py,$(ARGS))
+test: $(DEV_READY) $(if $(SOME_TESTS),,$(GAUDI_READY) $(LOADERS_READY)) ## Run all tests, or some: make test ARGS='-k name'
+	@$(BIN)/python -m pytest --numprocesses $(if $(SOME_TESTS),1,3) $(ARGS)
 
 check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 	@$(BIN)/ruff format --check .

@@ -41,7 +41,7 @@ from feedrate.loading.stages import LOADING, STAGES, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12  # blocks of a kind for which `ceiling_s` is planned
-STAGE_SAMPLES = 30
+STAGE_SAMPLES = 24
 """Samples in the block that times stages, if the window has so many; enough for percentiles."""
 WAIT_SHARE = 0.05
 """Part of the window from which training waits for its workers, whose batches come in bursts."""
