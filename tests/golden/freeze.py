@@ -63,8 +63,10 @@ PROJECTS = (GOLDEN, SMALL)
 IDENTITY = "0a1b2c3d"
 """In the names of the golden runs and their data, which were made before there were identities."""
 RESULT_FILES = ("results.csv", "cells.csv", "answers.csv", "claims.csv")
-REMOVED_COLUMNS: tuple[str, ...] = ()
-"""Columns of the result files that were removed on purpose."""
+REMOVED_COLUMNS = (
+    "step_time_min_s", "data_wait_s", "data_wait_p95_s", "copy_wait_s", "rank_wall_s",
+)  # fmt: skip
+"""Columns of the result files, and values of records, that were removed on purpose."""
 PROSE = ("cause", "why", "statement", "disturbed", "trace")
 """Columns of sentences, which are not compared."""
 

@@ -35,7 +35,7 @@ def test_latencies_of_all_ranks_are_pooled(tmp_path, spec):
     folder = write_run(tmp_path, ranks={r: passes(spec, r) for r in (0, 1)}, spec=spec)
     m = measure(read_run_events(folder), spec, [], None)
     assert m is not None
-    assert (m.step_time_min_s, m.step_time_max_s) == (pytest.approx(0.05), pytest.approx(1.0))
+    assert m.step_time_max_s == pytest.approx(1.0)
     # 0.05, 0.10, 0.10, 0.15, 0.20, 0.20, 0.25, 0.30, 0.30, 0.35 | 0.40, 0.40, 0.45, 0.50, …, 1.0
     assert m.step_time_median_s == pytest.approx((0.35 + 0.40) / 2)
     assert m.step_time_p95_s == pytest.approx(0.9 + 0.05 * 0.1)

@@ -94,14 +94,18 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
 def usable_cpus() -> set[int]:
     """The logical CPUs that both the threads of this process together, and the processes below it
     together, may use now. A library that spreads them over the CPUs takes none away."""
-    threads = [int(task.name) for task in Path("/proc/self/task").iterdir()]
-    processes = [process.pid for process in listed_descendants(psutil.Process())]
-    cpus: list[set[int]] = [set(), set()]
-    for usable, pids in zip(cpus, (threads, processes), strict=True):
-        for pid in pids:
-            with suppress(OSError):  # it has ended
-                usable |= os.sched_getaffinity(pid)
-    return cpus[0] & cpus[1] if cpus[1] else cpus[0]
+    threads = _cpus_of(int(task.name) for task in Path("/proc/self/task").iterdir())
+    processes = _cpus_of(process.pid for process in listed_descendants(psutil.Process()))
+    return threads & processes if processes else threads
+
+
+def _cpus_of(numbers: Iterable[int]) -> set[int]:
+    """The logical CPUs that any of these threads or processes may use."""
+    cpus = set[int]()
+    for number in numbers:
+        with suppress(OSError):  # it has ended
+            cpus |= os.sched_getaffinity(number)
+    return cpus
 
 
 def plan_shares(cpus: Sequence[Cpu], nodes: Sequence[int | None]) -> list[list[int]]:

@@ -232,13 +232,13 @@ def call() -> argparse.Namespace:
     select the profile and override keys of config.yaml."""
     options = snakemake_options(sys.argv[1:])
     options.is_local = options.executor in (None, "", "local")
-    options.choices, chosen = [], False
+    options.choices, is_choice = [], False
     for word in sys.argv[1:]:
         if word.startswith("-"):
-            chosen = word.partition("=")[0] in ("--profile", "--configfile", "--config", "-C")
-        if chosen:
+            is_choice = word.partition("=")[0] in ("--profile", "--configfile", "--config", "-C")
+        if is_choice:
             options.choices.append(word)
-            chosen = options.choices[-2:-1] != ["--profile"]  # targets may follow
+            is_choice = options.choices[-2:-1] != ["--profile"]  # targets may follow
     return options
 
 
@@ -247,8 +247,9 @@ def profile_files(*, main_process: bool) -> list[Path]:
     command line overrides. Jobs, called without a profile, read those of the main process."""
     if main_process:
         files: list[Path] = []
-        words = [word for profile in call().profile or [] for word in ("--profile", profile)]
-        if words and any(word.startswith("--configfile") for word in sys.argv):
+        profiles = call().profile or []
+        if profiles and any(word.startswith("--configfile") for word in sys.argv):
+            words = [f"--profile={profile}" for profile in profiles]
             files = snakemake_options(words).configfile or []
         os.environ[variables.PROFILE_FILES] = os.pathsep.join(str(f.resolve()) for f in files)
     names = os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep)

@@ -48,12 +48,12 @@ class RunFolders:
         """Whether an attempt needs no further one."""
         if outcome.get("status") not in ("ok", "out_of_memory"):
             return False
-        reason = outcome.get("smaller")  # not tried, because the run in this folder did not fit
-        if reason:
+        too_large = outcome.get("smaller")  # not tried, because the run in this folder did not fit
+        if too_large:
             for run in self._smaller(spec):
-                last, ended = self._last(run)
-                ran_out = ended.get("status") == "out_of_memory" and not ended.get("smaller")
-                if ran_out and self._folder(run, last) == reason:
+                last, result = self._last(run)
+                ran_out = result.get("status") == "out_of_memory" and not result.get("smaller")
+                if ran_out and self._folder(run, last) == too_large:
                     return True
             return False
         file = paths.DISTURBED.format(study=spec.study, device=spec.device)

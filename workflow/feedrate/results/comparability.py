@@ -108,19 +108,17 @@ def compare(row: Published | None, run: Mapping[str, Any], plan: StudyPlan) -> l
     """Compare each item of a published number's sheet (None: of a statement) with a run's row."""
     facts = stated(row, plan)
     columns = {"devices": "world_size", "software": "library"}
-    ours: dict[Item, Level | None] = {i: run.get(columns.get(i, i)) for i in get_args(Item)}
+    levels: dict[Item, Level | None] = {i: run.get(columns.get(i, i)) for i in get_args(Item)}
     steps = run.get("steps_per_epoch")
     if steps and run.get("batch_size"):  # without an incomplete last step of an epoch
         micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
-        ours["rows"] = steps * micro * run["world_size"]
+        levels["rows"] = steps * micro * run["world_size"]
     dataset = plan.project.config.datasets.get(run.get("dataset", ""))
-    ours["data"] = dataset.name if isinstance(dataset, Hub) else run.get("dataset")
-    ours["tf32"] = run.get("precision") == "tf32"
-    ours["window"] = f"{run['steps']} steps" if run.get("steps") else None
-    return [
-        Compared(item, facts[item].values if item in facts else (), level)
-        for item, level in ours.items()
-    ]
+    levels["data"] = dataset.name if isinstance(dataset, Hub) else run.get("dataset")
+    levels["tf32"] = run.get("precision") == "tf32"
+    levels["window"] = f"{run['steps']} steps" if run.get("steps") else None
+    says = {item: fact.values for item, fact in facts.items()}
+    return [Compared(item, says.get(item, ()), level) for item, level in levels.items()]
 
 
 def in_the_way(compared: Iterable[Compared], kind: Kind) -> list[Compared]:

@@ -37,7 +37,6 @@ def measure(
     energies = [w.energy_j for w in windows if w.energy_j is not None]
     energy_j = sum(energies) or None if len(energies) == len(windows) else None
     times = _times(steps, spec) or [wall_s / max(first.steps, 1)]
-    waits = [step.data_wait_s for own in steps for step in own]
     copy_shares = (w.copy_wait_s and w.copy_wait_s / w.wall_s for w in windows)
     first_steps = [step.step_s for e in events for step in e.steps if step.step == 1]
     rows = next((e.data.samples for e in events if e.data and e.data.samples), None)
@@ -50,17 +49,13 @@ def measure(
         warmup_steps=first.first_step - 1,
         steps_per_epoch=rows // spec.step_samples if rows and spec.task == "training" else None,
         first_step_s=max(first_steps, default=None),
-        step_time_min_s=min(times),
         step_time_median_s=median(times),
         step_time_p95_s=float(np.quantile(times, 0.95)),
         step_time_p99_s=float(np.quantile(times, 0.99)) if len(times) >= 100 else None,
         step_time_max_s=max(times),
         block_noise=block_noise(times),
-        data_wait_s=fmean(w.data_wait_s for w in windows),
         data_wait_share=fmean(w.data_wait_s / w.wall_s for w in windows),
-        copy_wait_s=of_known(fmean, (w.copy_wait_s for w in windows)),
         copy_wait_share=of_known(fmean, copy_shares),
-        data_wait_p95_s=float(np.quantile(waits, 0.95)) if waits else None,
         epoch_start_share=of_known(max, map(_epoch_starts, steps)),
         memory_gib=of_known(max, (w.memory_gib for w in windows)),
         peak_memory_gib=of_known(max, (w.peak_memory_gib for w in windows)),
@@ -71,7 +66,6 @@ def measure(
         energy_j=energy_j,
         energy_j_per_sample=energy_j and energy_j / samples,
         power_w=energy_j and energy_j / wall_s,
-        rank_wall_s=[w.wall_s for w in windows],
         **busy_shares(ranks),
         **slow_rank(ranks),
         skipped_updates=_skipped_updates(ranks, first),

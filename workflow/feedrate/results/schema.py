@@ -102,14 +102,8 @@ class Measurement(Strict, kw_only=True):
     evaluation_s: Annotated[
         Number, value("s", "Time of the evaluations before and after training, not in wall_s.")
     ] = None
-    # The record alone has the following.
-    step_time_min_s: float
-    step_time_max_s: float
-    data_wait_s: float
-    data_wait_p95_s: Number = None
-    copy_wait_s: Number = None
+    step_time_max_s: float  # this and the following are in the record only
     memory_gib: Number = None
-    rank_wall_s: list[float] = []
 
 
 Ratio = Annotated[Number, value("", "The part's rate over the live blocks' in the same rounds.")]

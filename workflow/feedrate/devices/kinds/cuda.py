@@ -230,8 +230,8 @@ class DeviceAdapter(Adapter):
         import torch
 
         backends: Any = torch.backends
-        used = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
-        return "+".join(dict.fromkeys(used))
+        modes = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
+        return "+".join(dict.fromkeys(modes))
 
     def backend(self, settings: Settings) -> str | None:
         """NCCL; gradients on the host need a backend for the CPU too."""
@@ -267,14 +267,14 @@ def check_architecture(capability: tuple[int, int], architectures: list[str]) ->
 
 def _by_names(cards: list[Card], names: str) -> list[Card | None]:
     """The GPU of each name in a CUDA_VISIBLE_DEVICES: an index, or the start of a UUID."""
-    chosen: list[Card | None] = []
+    visible: list[Card | None] = []
     for name in filter(None, map(str.strip, names.split(","))):
         if name.isdecimal():
             matches = cards[int(name) : int(name) + 1]
         else:
             matches = [c for c in cards if name.startswith("GPU-") and c.uuid.startswith(name)]
-        chosen.append(matches[0] if len(matches) == 1 else None)
-    return chosen
+        visible.append(matches[0] if len(matches) == 1 else None)
+    return visible
 
 
 def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
