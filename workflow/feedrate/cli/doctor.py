@@ -37,8 +37,8 @@ def doctor(options: argparse.Namespace) -> int:
         runs_here = is_local(options) or bool(scheduler.this_job())
         findings += _of_devices(options, devices, runs_here=runs_here)
         if not options.device and DETECTED not in devices and host.machine().models:
-            more = _of_devices(options, [DETECTED], runs_here=True)
-            findings += [finding for finding in more if finding not in findings]
+            findings_here = _of_devices(options, [DETECTED], runs_here=True)
+            findings += [finding for finding in findings_here if finding not in findings]
     except ConfigError as error:
         remedy = "correct it; nothing else was examined"
         findings.append(Finding(FAILS, "configuration", str(error), remedy))

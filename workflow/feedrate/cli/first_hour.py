@@ -139,7 +139,7 @@ class Hour:
             self.show("stopped", stage, " ".join(["the time was over;", *last]))
             return
         several = len({spec.device for spec in specs}) > 1
-        results = [result_of(spec, since_s, named=several) for spec in specs]
+        results = [result_of(spec, since_s, with_device=several) for spec in specs]
         lines = list(filter(None, results))
         outcome = "failed" if code else "ok"
         if lines and all("provisional" in line for line in lines):
@@ -172,9 +172,8 @@ def run_for(command: Sequence[str], log: Path, limit_s: float) -> tuple[int | No
             process.kill()
 
 
-def result_of(spec: RunSpec, since_s: float, *, named: bool) -> str:
-    """The result of a run's cell in a phrase, with its device if `named`; empty if no results were
-    made since `since_s`."""
+def result_of(spec: RunSpec, since_s: float, *, with_device: bool) -> str:
+    """The result of a run's cell in a phrase; empty if no results were made since `since_s`."""
     file = Path(paths.CELLS_CSV.format(study=spec.study))
     if not file.is_file() or file.stat().st_mtime < since_s:
         return ""
@@ -183,7 +182,7 @@ def result_of(spec: RunSpec, since_s: float, *, named: bool) -> str:
     row = next(rows, None)
     if row is None:
         return ""
-    device = f"{spec.device}: " if named else ""
+    device = f"{spec.device}: " if with_device else ""
     rate = row["samples_per_s"] or row["provisional_samples_per_s"]
     if rate is None:
         return f"{device}{row['status']}: {row['cause']}"

@@ -68,8 +68,8 @@ def cells(project: Project, *, of_plan: bool) -> Iterator[tuple[Row, Settings]]:
     for name, study in project.studies.items():
         for row in project.published[name] if study.task == "training" else ():
             cell = cell_name(study.baseline | row.levels)
-            where = {"study": name, "device": row.device, "count": row.count, "cell": cell}
-            yield where, published_settings(project, name, row)
+            place = {"study": name, "device": row.device, "count": row.count, "cell": cell}
+            yield place, published_settings(project, name, row)
 
 
 def number_or_text(value: float | str | None) -> str:

@@ -106,15 +106,16 @@ def plan(options: argparse.Namespace, words: Sequence[str]) -> int:
     if snakemake.targets:
         target = snakemake.targets[0]
         raise UsageError(f"{target}: plan has no targets; choose studies with --study")
-    layers, here = layers_of(options), is_local(options, snakemake)
+    layers = layers_of(options)
+    runs_here = is_local(options, snakemake)
     graph = load_graph(options)
     runs = chosen_runs(graph, options.cell)
     to_do = [spec for spec in runs if not graph.folders.has_result(spec)]
-    configuration.check_files(graph.project, to_do, layers, runs_here=here)
+    configuration.check_files(graph.project, to_do, layers, runs_here=runs_here)
     for study in graph.project.studies:
         rows = device_rows(graph, study, runs)
         output().print(table(f"Runs of {study}", COLUMNS, rows, left=("device",)), "")
-    print(outlook(graph, runs, on_cluster=not here))
+    print(outlook(graph, runs, on_cluster=not runs_here))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Configuration errors in words: the file, the key, the value and what is allowed."""
+"""Configuration errors in words: the file, the key, the value and noun is allowed."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ _ALIKE = 0.7
 
 
 class ConfigError(ExpectedError):
-    """A wrong configuration; the message names file, key, value and what is allowed."""
+    """A wrong configuration; the message names file, key, value and noun is allowed."""
 
 
 def raise_all(errors: Sequence[str]) -> None:
@@ -43,12 +43,12 @@ class Problems(list[str]):
         file = self.origin if isinstance(self.origin, str) else self.origin(key)
         self.append(": ".join(filter(None, (file, key, text))))
 
-    def check_known(self, key: str, value: Any, allowed: Iterable[Any], what: str) -> bool:
-        """Whether `value` is one of `allowed`, which `what` describes."""
+    def check_known(self, key: str, value: Any, allowed: Iterable[Any], noun: str) -> bool:
+        """Whether `value` is one of `allowed`, which `noun` names."""
         names = list(allowed)
         is_known = any(value == name and type(value) is type(name) for name in names)
         if not is_known:
-            self.add(key, not_one_of(value, names, what))
+            self.add(key, not_one_of(value, names, noun))
         return is_known
 
     def check_type(self, key: str, value: Any, kind: Any) -> bool:
@@ -63,20 +63,20 @@ class Problems(list[str]):
         if fault := paths.fault(value or ""):
             self.add(key, f"{_show(value)} is not allowed; {fault}")
 
-    def check_names(self, key: str, values: Sequence[Any], names: Iterable[Any], what: str) -> None:
+    def check_names(self, key: str, values: Sequence[Any], names: Iterable[Any], noun: str) -> None:
         """Each item of the list at `key` is known, and occurs once."""
         allowed = list(names)
         for place, value in numbered(f"{key}[{{}}]", values):
-            self.check_known(place, value, allowed, what)
+            self.check_known(place, value, allowed, noun)
         self.check_unique(numbered(f"{key}[{{}}]", values))
 
     def check_unique(self, values: Iterable[tuple[str, Any]]) -> None:
         """Each (key, value) has another value."""
-        seen: set[Any] = set()
+        values_before: set[Any] = set()
         for key, value in values:
-            if value in seen:
+            if value in values_before:
                 self.add(key, f"{value!r} occurs twice")
-            seen.add(value)
+            values_before.add(value)
 
 
 def numbered(key: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -84,9 +84,9 @@ def numbered(key: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     return ((key.format(number), value) for number, value in enumerate(values))
 
 
-def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str:
+def not_one_of(value: Any, allowed: Iterable[Any], noun: str = "allowed") -> str:
     """The error that `value` is not one of `allowed`, with the name that was probably meant."""
-    return f"{_show(value)} is not allowed; {_choice(value, allowed, what)}"
+    return f"{_show(value)} is not allowed; {_choice(value, allowed, noun)}"
 
 
 def _fault(value: Any, kind: Any) -> tuple[str, str] | None:
@@ -154,16 +154,16 @@ def _alternatives(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
+def _choice(value: Any, allowed: Iterable[Any], noun: str) -> str:
     import difflib
 
     names = list(dict.fromkeys(map(_plain, allowed)))
     close = [name for name in names if name.endswith(f".{value}")]
     if isinstance(value, str):
         close += difflib.get_close_matches(value, names, 1, _ALIKE)
-    meant = f"did you mean {close[0]}? " if close else ""
-    listed = ", ".join(names[:_NAMES]) + (", …" if len(names) > _NAMES else "")
-    return f"{meant}{what}: {listed or 'none'}"
+    question = f"did you mean {close[0]}? " if close else ""
+    some_names = ", ".join(names[:_NAMES]) + (", …" if len(names) > _NAMES else "")
+    return f"{question}{noun}: {some_names or 'none'}"
 
 
 def _show(value: Any) -> str:

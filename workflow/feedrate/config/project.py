@@ -85,8 +85,8 @@ def load_project(
     raise_all(check_config(origin, workflow, devices, study_names(root)))
     if parts := workflow.selftest_parts:
         problems = Problems(origin)
-        known = load(root / SELFTEST, Study, SELFTEST).factors["part"].levels
-        problems.check_names("selftest_parts", parts, known, f"parts of {SELFTEST}")
+        levels = load(root / SELFTEST, Study, SELFTEST).factors["part"].levels
+        problems.check_names("selftest_parts", parts, levels, f"parts of {SELFTEST}")
         raise_all(problems)
     if DETECTED in workflow.devices:
         names, devices = with_detected(workflow.devices, devices, look(), origin)

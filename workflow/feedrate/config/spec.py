@@ -180,14 +180,13 @@ def library_rules(library: str) -> Any:
 
 def loader_faults(loader: LoaderSettings) -> Iterator[str]:
     """Loader settings that do not work together, with what is allowed instead."""
-    library = library_of(loader)
-    if not library:
-        if loader.form == "best":
-            yield "loader.form: best is for other libraries than torch; leave it out"
-    elif library in (known := plugins.names(LIBRARIES)):
+    library, libraries = library_of(loader), plugins.names(LIBRARIES)
+    if library in libraries:
         yield from library_rules(library).library_faults(loader)
-    else:
-        yield f"loader.library: {not_one_of(library, ('torch', *known), 'libraries')}"
+    elif library:
+        yield f"loader.library: {not_one_of(library, ('torch', *libraries), 'libraries')}"
+    elif loader.form == "best":
+        yield "loader.form: best is for other libraries than torch; leave it out"
 
 
 @cache

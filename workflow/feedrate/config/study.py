@@ -76,8 +76,11 @@ class Exclude(Strict, kw_only=True):
 
     def covers(self, levels: Mapping[str, Level], able: Collection[str]) -> bool:
         """Whether a cell with these levels is left out on a device that is `able` to do these."""
-        kept = any(levels.get(factor) in values for factor, values in self.unless.items())
-        return self.levels.items() <= levels.items() and not kept and self.unless_able not in able
+        if self.unless_able in able:
+            return False
+        if any(levels.get(factor) in values for factor, values in self.unless.items()):
+            return False
+        return self.levels.items() <= levels.items()
 
 
 CLAIMED = ("published", "more_than", "no_less_than", "fits")

@@ -161,11 +161,11 @@ def parse_yaml(text: str, origin: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
+        line = f", line {mark.line + 1}" if mark else ""
         reason = getattr(error, "problem", None) or getattr(error, "reason", None)
         if not reason:  # a value, which PyYAML does not check
             reason = f"a value cannot be read ({first_line(error)})"
-        raise ConfigError(f"{origin}{where}: {reason}") from None
+        raise ConfigError(f"{origin}{line}: {reason}") from None
 
 
 def read_text(path: Path, origin: str) -> str:

@@ -208,16 +208,18 @@ def problem(resources: Mapping[str, Any], partitions: Sequence[Partition]) -> st
             'hyphen goes into `slurm_extra`, with `gres: ""` (profiles/README.md)'
         )
     if names := str(resources.get("slurm_partition") or ""):
-        own = [partition for partition in partitions if partition.name in names.split(",")]
+        chosen = [partition for partition in partitions if partition.name in names.split(",")]
     else:
-        own = [partition for partition in partitions if partition.is_default]
-    if not own:
-        known = ", ".join(dict.fromkeys(partition.name for partition in partitions))
-        return f"there is no partition {names or 'by default'}; known: {known}"
-    limit_min = max(math.inf if p.limit_min is None else p.limit_min for p in own)
+        chosen = [partition for partition in partitions if partition.is_default]
+    if not chosen:
+        all_names = ", ".join(dict.fromkeys(partition.name for partition in partitions))
+        return f"there is no partition {names or 'by default'}; known: {all_names}"
+    limit_min = max(math.inf if p.limit_min is None else p.limit_min for p in chosen)
     runtime_min = resources.get("runtime") or 0
     if runtime_min > limit_min:
-        return f"its last try may take {runtime_min} minutes; {own[0].name} allows {limit_min:.0f}"
+        return (
+            f"its last try may take {runtime_min} minutes; {chosen[0].name} allows {limit_min:.0f}"
+        )
     options = [f"{OPTIONS[name]}={resources[name]}" for name in OPTIONS if resources.get(name)]
     if gpus := resources.get("gpu"):
         model = resources.get("gpu_model")
@@ -227,7 +229,7 @@ def problem(resources: Mapping[str, Any], partitions: Sequence[Partition]) -> st
         options += shlex.split(extra)
     except ValueError as error:
         return f"slurm_extra {extra!r} is not allowed: {str(error).lower()}"
-    return refusal(options, own)
+    return refusal(options, chosen)
 
 
 def partitions() -> list[Partition]:

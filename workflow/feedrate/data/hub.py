@@ -74,17 +74,17 @@ def download(kind: str, name: str, revision: str, patterns: Sequence[str], advic
         raise unavailable(f"{kind} {name}", revision, error, advice) from None
 
 
-def unavailable(what: str, revision: str, error: Exception, advice: str) -> DataError:
-    """The error for `what` that cannot be fetched; `advice` says what to do without the hub."""
+def unavailable(subject: str, revision: str, error: Exception, advice: str) -> DataError:
+    """The error for `subject` that cannot be fetched; `advice` says what to do without the hub."""
     return DataError(
-        refusal(what, revision, error)
-        or f"{what} at {revision}: the hub cannot be reached ({first_line(error)}) and the local "
-        "cache has no copy; give this machine network access (on a cluster: another partition, or "
+        refusal(subject, revision, error)
+        or f"{subject} at {revision}: the hub cannot be reached ({first_line(error)}) and the "
+        "local cache has no copy; give this machine network access (on a cluster: another partition, or "
         f"on_driver: [short, downloads]), or {advice}"
     )
 
 
-def refusal(what: str, revision: str, error: Exception) -> str:
+def refusal(subject: str, revision: str, error: Exception) -> str:
     """Explain an error that the hub answered with; empty if the hub could not be reached."""
     from huggingface_hub import errors
 
@@ -92,13 +92,13 @@ def refusal(what: str, revision: str, error: Exception) -> str:
     private = "or it is private; for a private one set HF_TOKEN to a token that may read it"
     match error:
         case errors.HFValidationError():
-            return f"{what}: {first_line(error)}"
+            return f"{subject}: {first_line(error)}"
         case errors.GatedRepoError():
-            return f"{what}: its owner must grant access: {gated}"
+            return f"{subject}: its owner must grant access: {gated}"
         case errors.RevisionNotFoundError():
-            return f"{what} has no revision {revision!r}"
+            return f"{subject} has no revision {revision!r}"
         case errors.RepositoryNotFoundError():
-            return f"{what}: the hub has no repository of this name, {private}"
+            return f"{subject}: the hub has no repository of this name, {private}"
     return ""
 
 

@@ -140,21 +140,21 @@ def _examples(key: str, rows: Rows, stored: dict[str, Stored | Lost]) -> list[Ex
     """The rows with their verified images. Raises DataError for the first unusable row."""
     examples: dict[int, Example] = {}
     for number, row in enumerate(rows):
-        where = f"{key}: example {number}"
+        place = f"{key}: example {number}"
         try:
             captions = [texts(row.get(name), name) for name in _CAPTIONS]
             text = plain_text(row.get("id", number), "id")
         except Unusable as reason:
-            raise DataError(f"{where}: {reason}") from None
+            raise DataError(f"{place}: {reason}") from None
         if any(len(caption) != 1 for caption in captions):
-            raise DataError(f"{where}: a caption is empty, or a list")
+            raise DataError(f"{place}: a caption is empty, or a list")
         if not text.removeprefix("-").isdecimal() or int(text) in examples:
-            raise DataError(f"{where}: its id {text} is not a number, or occurs twice")
+            raise DataError(f"{place}: its id {text} is not a number, or occurs twice")
         images = []
         for name in _IMAGES:
             image = stored[row[name]]
             if isinstance(image, Lost):
-                raise DataError(f"{where}: {name}: {image.reason}")
+                raise DataError(f"{place}: {name}: {image.reason}")
             images.append(image.path)
         examples[int(text)] = Example(
             id=int(text),

@@ -31,20 +31,20 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     rows: list[dict[str, Any]] = []
     left_out: list[LeftOut] = []
     for path in tables:
-        shown = path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
+        name_of_table = path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
         table = read_table(path, separator=settings.separator)
         for number, row in enumerate(table.rows, start=1):
-            where = f"{shown}, row {number}"
+            place = f"{name_of_table}, row {number}"
             image = ""
             mapped = {ours: row.get(theirs) for ours, theirs in settings.columns.items()}
             try:
                 if settings.split is not None:
                     mapped["split"] = split_named(row.get(settings.split), settings.split)
                 image = fill(settings.image, row, path.stem)
-                rows.append(mapped | {"image": files.find(image), "origin": where})
+                rows.append(mapped | {"image": files.find(image), "origin": place})
             except Unusable as reason:
                 left_out.append(
-                    LeftOut(path=image or where, reason=str(reason), images=1 if image else 0)
+                    LeftOut(path=image or place, reason=str(reason), images=1 if image else 0)
                 )
     return Fetched(rows=rows, files=files.usable(), left_out=left_out, root=str(root))
 
@@ -62,8 +62,8 @@ def check_folder(problems: Problems, key: str, settings: Folder) -> list[Path]:
     tables: list[Path] = []
     with suppress(ValueError, IndexError):  # not a pattern
         forms = {normalize(form, pattern) for form in ("NFC", "NFD")}
-        named = {path for form in forms for path in root.glob(form) if path.is_file()}
-        tables = sorted(path for path in named if not is_hidden(path.relative_to(root)))
+        matching = {path for form in forms for path in root.glob(form) if path.is_file()}
+        tables = sorted(path for path in matching if not is_hidden(path.relative_to(root)))
     if not tables:
         problems.add(f"{key}.tables", f"no file in {root} matches {pattern!r}")
     for path in tables:
@@ -80,11 +80,13 @@ def _check_columns(
     problems: Problems, key: str, settings: Folder, table: str, columns: Sequence[str]
 ) -> None:
     """Report each column that the settings name and the table lacks."""
-    named = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
-    named |= {f"image ({{{name}}})": name for name in names_in(settings.image) if name != TABLE}
+    columns_by_key = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
+    columns_by_key |= {
+        f"image ({{{name}}})": name for name in names_in(settings.image) if name != TABLE
+    }
     if settings.split is not None:
-        named["split"] = settings.split
-    for place, column in named.items():
+        columns_by_key["split"] = settings.split
+    for place, column in columns_by_key.items():
         if column not in columns:
             names = ", ".join(columns)
             problems.add(f"{key}.{place}", f"{table} has no column {column!r}; it has: {names}")

@@ -41,13 +41,13 @@ def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
         columns = _columns(name, settings, key, table)
         undecoded = table.cast_column(columns[_IMAGE], datasets.Image(decode=False))
         for number, row in enumerate(undecoded, start=1):
-            where = f"{key}, row {number}"
+            place = f"{key}, row {number}"
             mapped = {ours: row[theirs] for ours, theirs in columns.items()}
             try:
                 mapped[_IMAGE] = images.write(row[columns[_IMAGE]], listed)
-                rows.append(mapped | {"split": split, "origin": where})
+                rows.append(mapped | {"split": split, "origin": place})
             except Unusable as reason:
-                left_out.append(LeftOut(path=where, reason=str(reason), images=1))
+                left_out.append(LeftOut(path=place, reason=str(reason), images=1))
     return Fetched(rows=rows, files=images.written(), left_out=left_out, revision=commit)
 
 
