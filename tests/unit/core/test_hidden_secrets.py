@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from feedrate.core.errors import MASK, hide_secrets, without_secrets
+from feedrate.core.secrets import MASK, hide_secrets, without_secrets
 
 KEY = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\\nAAAAMwAAAAtzc2gtZWQyNTUxOQAAACD"
 HIDDEN = {

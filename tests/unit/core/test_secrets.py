@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.core.errors import MASK, Masker
+from feedrate.core.secrets import MASK, Masker
 
 TOKEN = "hf_abcdefghijklmnop"
 

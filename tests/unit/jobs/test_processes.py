@@ -12,7 +12,7 @@ import psutil
 import pytest
 from training_jobs import make_spec, processes_below, survivors
 
-from feedrate.core.errors import Masker
+from feedrate.core.secrets import Masker
 from feedrate.core.variables import DriverCall
 from feedrate.devices.launch import Launch
 from feedrate.jobs import processes

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from feedrate.config.values import size_text
 from feedrate.core import paths
-from feedrate.core.errors import ExpectedError, Masker, UsageError, hide_secrets
+from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import atomic_path, digest_file
 from feedrate.core.processes import command_text
+from feedrate.core.secrets import Masker, hide_secrets
 from feedrate.report.text import counted
 from feedrate.results.record import RECORDS_NAME, read_records
 from feedrate.results.study_plan import StudyPlan, read_plan

@@ -316,7 +316,7 @@ def judge_limit(record: Record, expected: str, memory_gib: float | None, subject
     cell |= {"loader_workers": loader.workers, "decodes_on_device": loader.decode == "device"}
     cell["device_busy_share"] = None  # a slow model may have small kernels
     name, low, high = limit_of(cell, Thresholds(), memory_gib)
-    text = name or "not known"
+    text: str = name or "not known"
     if name != expected:
         text += f", not {expected}"
     text += f": a faster loader would gain {low or 0.0:.0%} to {high or 0.0:.0%}"

@@ -14,7 +14,7 @@ from feedrate.config.errors import Origin, Problems, numbered, raise_all
 from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
 from feedrate.config.values import Count, Name, Positive, Strict, Text, about, load
 from feedrate.core import plugins
-from feedrate.core.errors import SECRET_NAME, secrets_in
+from feedrate.core.secrets import SECRET_NAME, secrets_in
 
 Capability = Literal[
     # Precisions
@@ -81,8 +81,8 @@ class Device(Strict, kw_only=True):
     def able(self) -> list[str]:
         """The capabilities of its jobs."""
         if self.count > 1:
-            return list(self.capabilities)
-        return [c for c in self.capabilities if c not in BETWEEN_DEVICES] + ["one_device"]
+            return [*self.capabilities]
+        return [*(c for c in self.capabilities if c not in BETWEEN_DEVICES), "one_device"]
 
 
 DETECTED = "detected"

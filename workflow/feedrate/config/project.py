@@ -201,16 +201,16 @@ def _check_factors(problems: Problems, study: Study) -> dict[str, list[Level]]:
         if bool(factor.sets) == bool(factor.bundles):
             problems.add(key, "it needs either `sets` (one setting) or `bundles` (by level)")
         elif factor.bundles:
-            for level in factor.texts:
-                if level not in factor.bundles:
-                    problems.add(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
+            for text in factor.texts:
+                if text not in factor.bundles:
+                    problems.add(f"{key}.bundles.{text}", "missing, but required; {} sets nothing")
             _check_bundles(problems, f"{key}.bundles", factor.bundles, factor.texts)
             _check_level_texts(problems, f"{key}.levels", factor, str)
         elif problems.check_known(f"{key}.sets", factor.sets, SETTINGS, "settings"):
             _check_level_texts(problems, f"{key}.levels", factor, SETTINGS[factor.sets])
         levels[name] = factor.levels if len(problems) == before else []
-        for level in factor.requires if levels[name] else ():
-            problems.check_known(f"{key}.requires", level, factor.texts, "its levels")
+        for text in factor.requires if levels[name] else ():
+            problems.check_known(f"{key}.requires", text, factor.texts, "its levels")
         settings: set[str] = set()  # on any device
         for device in ("", *study.adapt):
             for level in factor.levels:

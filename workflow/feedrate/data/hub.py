@@ -76,11 +76,12 @@ def download(kind: str, name: str, revision: str, patterns: Sequence[str], advic
 
 def unavailable(subject: str, revision: str, error: Exception, advice: str) -> DataError:
     """The error for `subject` that cannot be fetched; `advice` says what to do without the hub."""
+    reason = first_line(error)
     return DataError(
         refusal(subject, revision, error)
-        or f"{subject} at {revision}: the hub cannot be reached ({first_line(error)}) and the "
-        "local cache has no copy; give this machine network access (on a cluster: another partition, or "
-        f"on_driver: [short, downloads]), or {advice}"
+        or f"{subject} at {revision}: the hub cannot be reached ({reason}) and the local cache has "
+        "no copy; give this machine network access (on a cluster: another partition, or on_driver: "
+        f"[short, downloads]), or {advice}"
     )
 
 

@@ -21,9 +21,10 @@ import psutil
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import cell_text, duration_text, rate_text
 from feedrate.core import processes, variables
-from feedrate.core.errors import ExpectedError, Masker, print_error
+from feedrate.core.errors import ExpectedError, print_error
 from feedrate.core.paths import LOG_NAME, events_name
 from feedrate.core.processes import descendants
+from feedrate.core.secrets import Masker
 from feedrate.core.variables import DriverCall
 from feedrate.devices.host import GIB, oom_kills
 from feedrate.devices.launch import Launch

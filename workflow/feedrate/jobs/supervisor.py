@@ -21,10 +21,11 @@ import msgspec
 
 from feedrate.config.spec import TIMEOUT_MIN, RunSpec
 from feedrate.core import scheduler
-from feedrate.core.errors import Masker, explain, tell
+from feedrate.core.errors import explain, tell
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.core.processes import NO_ANSWER, ask
+from feedrate.core.secrets import Masker
 from feedrate.core.variables import driver_call
 from feedrate.data.hub import check_fetched
 from feedrate.data.manifest import DataError, check_prepared, check_store

@@ -17,9 +17,9 @@ import msgspec
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import convert
-from feedrate.core.errors import Masker
 from feedrate.core.paths import SPEC_NAME
 from feedrate.core.processes import die_with_supervisor
+from feedrate.core.secrets import Masker
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.launch import rank_from_environment

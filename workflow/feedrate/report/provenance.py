@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from feedrate.core import paths
-from feedrate.core.errors import Masker, hide_secrets, without_secrets
+from feedrate.core.secrets import Masker, hide_secrets, without_secrets
 from feedrate.report import text
 from feedrate.report.html import address, anchor
 from feedrate.report.rows import RunRow

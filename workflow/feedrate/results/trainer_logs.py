@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from feedrate.config.values import Strict, about
-from feedrate.core.errors import hide_secrets
+from feedrate.core.secrets import hide_secrets
 from feedrate.jobs.events import Trainer
 
 MAX_CHARS = 300  # length of a cause
