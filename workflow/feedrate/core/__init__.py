@@ -1,1 +1,1 @@
-"""Files, paths, errors, secrets, plug-ins, processes, the scheduler (Slurm); imports no other room."""
+"""Files, paths, errors, secrets, plug-ins, processes, the scheduler; imports no other room."""
