@@ -1,6 +1,5 @@
-"""Configuration errors in words: the file, the key, the value and noun is allowed."""
+"""Configuration errors in words: the file, the key, the value and what is allowed."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from types import NoneType, UnionType
@@ -96,53 +95,59 @@ def _fault(value: Any, kind: Any) -> tuple[str, str] | None:
         msgspec.convert(value, kind)
         return None
     except msgspec.ValidationError as error:
-        text = str(error).partition(" - at `")[0]
+        text = str(error)
     kinds = _alternatives(kind)
-    structs = [k for k in kinds if hasattr(k, "__struct_config__") and isinstance(value, dict)]
-    tag_field = next((k.__struct_config__.tag_field for k in structs), None)
-    missing = re.fullmatch(r"Object missing required field `(.*)`", text)
-    if tag_field and (text.startswith("Invalid value") or (missing and missing[1] == tag_field)):
-        tags = [k.__struct_config__.tag for k in structs]
-        if tag_field in value:
-            return f".{tag_field}", not_one_of(value[tag_field], tags)
-        return f".{tag_field}", f"missing, but required; allowed: {', '.join(tags)}"
-    if tag_field:
-        structs = [k for k in structs if value.get(tag_field) == k.__struct_config__.tag]
-    for place, part, kind_of_part in _parts(value, kinds, structs):
-        if fault := _fault(part, kind_of_part):
-            return place + fault[0], fault[1]
-    if missing:
-        return f".{missing[1]}", "missing, but required"
-    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", text):
-        names = [name for k in structs for name in k.__struct_encode_fields__]
-        if tag_field:
-            names.insert(0, tag_field)
-        return f".{unknown[1]}", f"unknown key; {_choice(unknown[1], names, 'allowed')}"
-    for key in value if isinstance(value, dict) else ():
-        if any(get_origin(k) is dict and _fault(key, get_args(k)[0]) for k in kinds):
-            rule = "it may have letters, digits and _ . + - and begins with a letter or digit"
-            return "", f"the key {key!r} is not allowed; {rule}"
+    if isinstance(value, dict):
+        structs = [k for k in kinds if hasattr(k, "__struct_config__")]
+        if structs:
+            return _struct_fault(value, structs)
+        for key_kind, part_kind in (get_args(k) for k in kinds if get_origin(k) is dict):
+            for key, part in value.items():
+                if _fault(key, key_kind):
+                    rule = (
+                        "it may have letters, digits and _ . + - and begins with a letter or digit"
+                    )
+                    return "", f"the key {key!r} is not allowed; {rule}"
+                if fault := _fault(part, part_kind):
+                    return f".{key}{fault[0]}", fault[1]
+    if isinstance(value, list):
+        for part_kind in (get_args(k)[0] for k in kinds if get_origin(k) in (list, tuple)):
+            for number, part in enumerate(value):
+                if fault := _fault(part, part_kind):
+                    return f"[{number}]{fault[0]}", fault[1]
     if text.startswith("Invalid enum value"):
         # Where a value of another type is allowed too, `int` or `null`.
         names = [get_args(k) or ("null" if k is NoneType else k.__name__,) for k in kinds]
         return "", not_one_of(value, chain.from_iterable(names))
-    # "Expected `array`, got `str`", "Expected `int` >= 1"
-    expected = text.partition(", got")[0].replace("`", "").replace(".0", "")
+    # "Expected `array`, got `str`", "Expected `int` >= 1 - at `$.key`"
+    expected = text.partition(" - at `")[0].partition(", got")[0].replace("`", "").replace(".0", "")
     expected = expected.replace("array", "list").replace("object", "keys with values")
     return "", f"{_show(value)} is not allowed; {expected[0].lower()}{expected[1:]}"
 
 
-def _parts(value: Any, kinds: list[Any], structs: list[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The place, value and type of each part of a value."""
-    for struct in structs:
-        for field in msgspec.structs.fields(struct):
-            if field.name in value:
-                yield f".{field.name}", value[field.name], field.type
-    for kind in kinds:
-        if get_origin(kind) is dict and isinstance(value, dict):
-            yield from ((f".{key}", part, get_args(kind)[1]) for key, part in value.items())
-        elif get_origin(kind) in (list, tuple) and isinstance(value, list):
-            yield from ((f"[{n}]", part, get_args(kind)[0]) for n, part in enumerate(value))
+def _struct_fault(value: dict[str, Any], structs: list[Any]) -> tuple[str, str]:
+    """The first fault of a mapping that fits none of `structs`, which a tag tells apart."""
+    names = []
+    struct = structs[0]
+    tag_field = struct.__struct_config__.tag_field
+    if tag_field:
+        tags = [k.__struct_config__.tag for k in structs]
+        if tag_field not in value:
+            return f".{tag_field}", f"missing, but required; allowed: {', '.join(tags)}"
+        if value[tag_field] not in tags:
+            return f".{tag_field}", not_one_of(value[tag_field], tags)
+        struct = structs[tags.index(value[tag_field])]
+        names.append(tag_field)
+    fields = msgspec.structs.fields(struct)
+    for field in fields:
+        if field.name in value and (fault := _fault(value[field.name], field.type)):
+            return f".{field.name}{fault[0]}", fault[1]
+    for field in fields:
+        if field.required and field.name not in value:
+            return f".{field.name}", "missing, but required"
+    names += [field.name for field in fields]
+    unknown = next(key for key in value if key not in names)
+    return f".{unknown}", f"unknown key; {_choice(unknown, names, 'allowed')}"
 
 
 def _alternatives(kind: Any) -> list[Any]:
