@@ -194,15 +194,15 @@ def host_facts() -> dict[str, Any]:
 def firmware() -> dict[str, str]:
     """Version by name of the firmware of all processors and cards; where they differ, all. It is in
     a line that begins with its name, or in a file of its name; with "?" it is not yet known."""
-    firmware: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for patterns in plugins.declared(KINDS, "FIRMWARE").values():
         for name, pattern in patterns.items():
             files = PROC.parent.glob(pattern)
             text = "\n".join(f"{file.name}:\n{kernel_text(file)}" for file in files)
-            versions = set(re.findall(rf"^{name}\s*:\s*([^?\s][^?\n]*)$", text, re.MULTILINE))
-            if versions:
-                firmware[name] = ", ".join(sorted(versions))
-    return firmware
+            values = set(re.findall(rf"^{name}\s*:\s*([^?\s][^?\n]*)$", text, re.MULTILINE))
+            if values:
+                versions[name] = ", ".join(sorted(values))
+    return versions
 
 
 def _cgroup_folders(controller: str) -> list[Path]:
