@@ -65,24 +65,21 @@ def problems(options: argparse.Namespace, project: Project, devices: Iterable[st
     """
     if options.executor != scheduler.EXECUTOR:
         return []
-    partitions, problems = scheduler.partitions(), []
+    tries, partitions, problems = 1 + int(options.retries or 0), scheduler.partitions(), []
     for device in devices:
-        if reason := scheduler.problem(_resources(options, project, device), partitions):
-            problems.append(f"{paths.rule_of(paths.TRAIN_RULE, device)}: {reason}")
+        rule = paths.rule_of(paths.TRAIN_RULE, device)
+        own = training(project, device, retried=tries > 1)
+        if callable(own["runtime"]):  # the last try may have the most time
+            studies = (SimpleNamespace(study=name) for name in project.studies)
+            own["runtime"] = max(own["runtime"](wildcards, tries) for wildcards in studies)
+        resources = {"cpus_per_task": project.devices[device].threads}
+        resources |= _evaluated(options.default_resources, tries)
+        resources |= own  # the rule's own take precedence, and --set-resources over both
+        resources |= _evaluated((options.set_resources or {}).get(rule), tries)
+        reason = scheduler.problem(resources, partitions)
+        if reason:
+            problems.append(f"{rule}: {reason}")
     return problems
-
-
-def _resources(options: argparse.Namespace, project: Project, device: str) -> dict[str, Any]:
-    """The resources of a training job in its last try, which may have the most time: the rule's own
-    take precedence over --default-resources, and --set-resources over both."""
-    rule, tries = paths.rule_of(paths.TRAIN_RULE, device), 1 + int(options.retries or 0)
-    own = training(project, device, retried=tries > 1)
-    if callable(own["runtime"]):
-        studies = (SimpleNamespace(study=name) for name in project.studies)
-        own["runtime"] = max(own["runtime"](wildcards, tries) for wildcards in studies)
-    defaults = {"cpus_per_task": project.devices[device].threads}
-    defaults |= _evaluated(options.default_resources, tries)
-    return defaults | own | _evaluated((options.set_resources or {}).get(rule), tries)
 
 
 def _evaluated(resources: Mapping[str, Any] | None, attempt: int) -> dict[str, Any]:

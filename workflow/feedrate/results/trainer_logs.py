@@ -4,7 +4,6 @@ and optimum-habana, events of TensorBoard; and what a job printed."""
 import json
 import math
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,10 +58,15 @@ def read_trainer(folder: Path, event: Trainer | None = None) -> TrainerFigures:
 
 
 def read_evaluations(folder: Path) -> dict[str, float]:
-    """All evaluation figures in a Trainer's JSON files, as `eval_*` and `predict_*`."""
-    figures: dict[str, float] = {}
+    """The finite figures of evaluations in a Trainer's JSON files, as `eval_*` (validation) and
+    `predict_*` (test), without optimum-habana's `*_end_time`, which is a moment."""
+    figures = {}
     for path in sorted(folder.glob(TRAINING)):
-        figures |= evaluation_figures(_load(path))
+        for key, value in _load(path).items():
+            word, _, name = key.partition("_")
+            figure = number(value)
+            if word in _SPLITS and figure is not None and not key.endswith("_end_time"):
+                figures[f"{_SPLITS[word]}_{name}"] = figure
     return figures
 
 
@@ -78,18 +82,6 @@ def not_finite(folder: Path) -> list[str]:
             if is_checked and number(value) is None:
                 wrong[name] = value
     return list(wrong)
-
-
-def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Finite figures of evaluations as `eval_*` (validation) or `predict_*` (test), without
-    optimum-habana's `*_end_time`, which is a moment."""
-    figures = {}
-    for key, value in metrics.items():
-        word, _, name = key.partition("_")
-        figure = number(value)
-        if word in _SPLITS and figure is not None and not key.endswith("_end_time"):
-            figures[f"{_SPLITS[word]}_{name}"] = figure
-    return figures
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -82,12 +82,10 @@ class DeviceAdapter(Adapter):
     @classmethod
     def cards(cls) -> list[Card]:
         """The GPUs that nvidia-smi lists; without nvidia-smi, those in the driver's files."""
-        fields = "--query-gpu=name,uuid,pci.bus_id,mig.mode.current"
+        command = ["nvidia-smi", "--query-gpu=name,uuid,pci.bus_id,mig.mode.current"]
         form = r"[^,]+, *GPU-[^,]+, *[\da-f:.]+, *[^,]+"
         cards = []
-        for model, uuid, bus_id, mig in tool_rows(
-            ["nvidia-smi", fields, "--format=csv,noheader"], form
-        ):
+        for model, uuid, bus_id, mig in tool_rows([*command, "--format=csv,noheader"], form):
             # The driver writes the PCI domain with eight digits, the kernel with four.
             address = re.sub(r"^0000(?=[0-9a-f]{4}:)", "", bus_id.lower())
             fault = "split into MIG instances" if mig == "Enabled" else ""
