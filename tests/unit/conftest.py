@@ -109,24 +109,25 @@ def labelled(tiny_prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="session")
-def known_flops() -> dict[tuple[str, int], float]:
+def known_flops() -> dict[str, float]:
     """The FLOPs that were counted so far, by configuration and tokens."""
     return {}
 
 
 @pytest.fixture(scope="module")
-def counted_once(known_flops: dict[tuple[str, int], float]) -> Iterator[None]:
-    """The FLOPs of BridgeTower are counted once: that is most of the work of a tiny job."""
-    from feedrate.models.builders import bridgetower
+def counted_once(known_flops: dict[str, float]) -> Iterator[None]:
+    """The FLOPs of a model are counted once: that is most of the work of a tiny job."""
+    from feedrate.jobs import job_setup
+    from feedrate.models.flops import count_flops
 
-    count = bridgetower.count_flops
-
-    def counted(config: Any, max_tokens: int) -> float:
-        key = config.to_json_string(), max_tokens
+    def counted(built: Any, max_tokens: int) -> float:
+        model = built.outline
+        trained = [name for name, value in model.named_parameters() if value.requires_grad]
+        key = f"{type(model)} {model.config.to_json_string()} {trained} {max_tokens}"
         if key not in known_flops:
-            known_flops[key] = count(config, max_tokens)
+            known_flops[key] = count_flops(built, max_tokens)
         return known_flops[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bridgetower, "count_flops", counted)
+        patch.setattr(job_setup, "count_flops", counted)
         yield

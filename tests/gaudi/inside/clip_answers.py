@@ -6,7 +6,6 @@ import torch
 
 from feedrate.devices.base import adapter
 from feedrate.models.builders.clip import Clip, make_config
-from feedrate.models.flops import one_pair
 
 
 def answers() -> torch.Tensor:
@@ -14,8 +13,9 @@ def answers() -> torch.Tensor:
     torch.manual_seed(0)
     model = Clip(make_config("tiny")).eval()
     side = model.config.vision_config.image_size
-    batch = {name: value.expand(2, *value.shape[1:]) for name, value in one_pair(side, 8).items()}
-    batch["pixel_values"] = torch.rand(2, 3, side, side)
+    text = torch.ones(2, 8, dtype=torch.long)
+    pixels = torch.rand(2, 3, side, side)
+    batch = {"pixel_values": pixels, "input_ids": text, "attention_mask": text}
     with torch.inference_mode():
         made = model(**batch, return_loss=False)
     return torch.cat([made.text_embeds, made.image_embeds])

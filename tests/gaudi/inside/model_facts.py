@@ -9,12 +9,8 @@ import transformers
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.models.build import build
-from feedrate.models.builders.bridgetower import (
-    BridgeTowerForContrastiveLearning,
-    count_flops,
-    make_config,
-)
+from feedrate.models.build import build, build_bare
+from feedrate.models.flops import count_flops
 
 prepared, checkpoint, *target = sys.argv[1:]
 transformers.set_seed(3)
@@ -43,9 +39,8 @@ facts = {
     "loss": loss,
 }
 if target:  # once in each version of transformers
-    with torch.device("meta"):
-        large = BridgeTowerForContrastiveLearning(make_config("large"))
-    facts["large_gflops"] = count_flops(make_config("large"), 128) / 1e9
-    facts["large_parameters"] = sum(p.numel() for p in large.parameters())
+    large = build_bare(ModelSettings(name="bridgetower", size="large"), loader, Path(prepared))
+    facts["large_gflops"] = count_flops(large, 128) / 1e9
+    facts["large_parameters"] = large.parameters
 print()
 print(json.dumps(facts))

@@ -12,13 +12,14 @@ from record_builder import a_device
 from training_jobs import FIRST_PASSES, PASSES, inference_spec, named, one, read_events, write_spec
 
 from feedrate.config.errors import ConfigError
+from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.devices.kinds import cpu
 from feedrate.jobs import infer as passes
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.infer import COMPILED, HEADERS, compiling_anew, time_passes
-from feedrate.models.build import ModelError
-from feedrate.models.builders.bridgetower import count_flops, make_config
+from feedrate.models.build import ModelError, build_bare
+from feedrate.models.flops import count_flops
 from feedrate.results import conformity
 from feedrate.results.assemble import build_record
 
@@ -81,9 +82,10 @@ def test_what_this_very_device_cannot_do_is_refused(infer, monkeypatch):
         infer(precision="bf16")
 
 
-def test_flops_are_those_of_a_forward_pass(infer):
+def test_flops_are_those_of_a_forward_pass(infer, tiny_prepared):
     """About a third of a training step's, and half of what is left for the backward pass."""
-    whole = count_flops(make_config("tiny"), max_tokens=6)
+    settings = ModelSettings(name="bridgetower", size="tiny")
+    whole = count_flops(build_bare(settings, LoaderSettings(), tiny_prepared), max_tokens=6)
     model = one(infer(), "model")
     assert 0.32 * whole < model["flops_per_sample"] < 0.36 * whole
     assert model["made_on"] == "cpu"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import build
+from feedrate.models.build import build, build_bare
 
 
 @pytest.fixture
@@ -18,5 +18,16 @@ def make(labelled):
             LoaderSettings(max_tokens=max_tokens),
             labelled,
         )
+
+    return make
+
+
+@pytest.fixture
+def make_bare(labelled):
+    """Build a model without memory for its weights."""
+
+    def make(name, size, *, max_tokens=16, **settings):
+        loader = LoaderSettings(max_tokens=max_tokens)
+        return build_bare(ModelSettings(name=name, size=size, **settings), loader, labelled)
 
     return make

@@ -10,6 +10,7 @@ from model_batches import batch, norm, step
 
 from feedrate.models.build import ModelError
 from feedrate.models.builders.flava import IGNORED, PATCH_SHARE, WORD_SHARE, Masking, hidden_count
+from feedrate.models.flops import count_flops
 from feedrate.models.layers import stop_exchanges
 
 SPECIAL = (0, 1, 2, 3)
@@ -153,7 +154,7 @@ def test_all_losses_fall_and_cost_the_heads_products(make):
     patches, words = hidden_count(PATCH_SHARE, 64), hidden_count(WORD_SHARE, 16)
     vocabularies = config.image_config.vocab_size, config.text_config.vocab_size
     products = sum(n * 128 * (128 + v) for n, v in zip((patches, words), vocabularies, strict=True))
-    more = built.count_flops(16) - make("flava").count_flops(16)
+    more = count_flops(built, 16) - count_flops(make("flava"), 16)
     assert more == pytest.approx(6 * products, rel=0.02)
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import ModelError, build, build_head
-from feedrate.models.flops import one_pair
+from feedrate.models.build import ModelError, build
+from feedrate.models.flops import count_flops, empty_batch
 
 LOADER = LoaderSettings(max_tokens=8)
 
@@ -23,15 +23,13 @@ def settings(name: str, **changes: str) -> ModelSettings:
     ],
 )
 def test_a_head_answers_for_every_pair(tiny_prepared, name, head, kind, shapes):
-    built, answers = build_head(settings(name), LOADER, tiny_prepared, head)
+    built = build(settings(name), LOADER, tiny_prepared, head)
     assert type(built.model).__name__ == kind
     assert not built.model.training
     assert not any(weight.requires_grad for weight in built.model.parameters())
-    side = built.image_px
-    batch = {k: v.expand(3, *v.shape[1:]) for k, v in one_pair(side, 8).items()}
     with torch.inference_mode():
-        outputs = built.model(**batch)
-    assert [tuple(outputs[answer].shape) for answer in answers] == shapes
+        outputs = built.model(**empty_batch(built, 8, rows=3))
+    assert [tuple(outputs[answer].shape) for answer in built.answers] == shapes
 
 
 @pytest.mark.parametrize(
@@ -44,15 +42,15 @@ def test_a_head_answers_for_every_pair(tiny_prepared, name, head, kind, shapes):
 )
 def test_a_head_that_a_model_lacks_is_refused(tiny_prepared, name, head, words):
     with pytest.raises(ModelError, match=words):
-        build_head(settings(name), LOADER, tiny_prepared, head)
+        build(settings(name), LOADER, tiny_prepared, head)
 
 
 @pytest.mark.parametrize("name", ["bridgetower", "clip"])
 def test_a_forward_pass_is_about_a_third_of_a_step(tiny_prepared, name):
-    whole = build(settings(name), LOADER, tiny_prepared).count_flops(8)
+    whole = count_flops(build(settings(name), LOADER, tiny_prepared), 8)
     eager, fused = (
-        build_head(settings(name, attention=attention), LOADER, tiny_prepared, "contrastive")[0]
+        build(settings(name, attention=attention), LOADER, tiny_prepared, "contrastive")
         for attention in ("eager", "sdpa")
     )
-    assert 0.32 < eager.count_flops(8) / whole < 0.36
-    assert fused.count_flops(8) == eager.count_flops(8)
+    assert 0.32 < count_flops(eager, 8) / whole < 0.36
+    assert count_flops(fused, 8) == count_flops(eager, 8)

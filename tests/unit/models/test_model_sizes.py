@@ -6,7 +6,8 @@ import torch
 from feedrate.config.settings import BUILDERS
 from feedrate.core import plugins
 from feedrate.models.build import ModelError
-from feedrate.models.builders import clip, flava, swin, vit
+from feedrate.models.builders import clip, flava, vit
+from feedrate.models.flops import count_flops
 
 # Table of "Scaling Multimodal Foundation Models in TorchMultimodal": GiB in fp32, codebook counted.
 FLAVA_GIB = {"350M": 1.33, "900M": 3.48, "1.8B": 6.66, "2.7B": 10.3, "4.8B": 18.1, "10B": 38}
@@ -60,15 +61,15 @@ def test_the_longest_caption_is_that_of_the_model(make, name, longest):
         make(name, max_tokens=longest + 1)
 
 
-def test_flops_of_flava_350m():
+def test_flops_of_flava_350m(make_bare):
     """370.8 GFLOP of its own, and 52 of the codebook, which only looks."""
-    flops = flava.count_flops(flava.make_config("350M"), 77)
+    flops = count_flops(make_bare("flava", "350M"), 77)
     assert flops == pytest.approx((370.8 + 52) * 1e9, rel=0.005)
 
 
-def test_flops_of_clip_b32():
+def test_flops_of_clip_b32(make_bare):
     """4.4 GMAC an image and 3.0 a text of 77 tokens, forward."""
-    flops = clip.count_flops(clip.make_config("B-32"), 77)
+    flops = count_flops(make_bare("clip", "B-32"), 77)
     assert flops == pytest.approx(3 * 2 * (4.4e9 + 3.0e9), rel=0.02)
 
 
@@ -86,12 +87,14 @@ def vit_flops_by_hand(hidden, layers, mlp, tokens, patches):
         ("tiny", 128, 4, 224, "pooled"),
     ],
 )
-def test_flops_of_vit_are_those_of_its_matrix_products(size, hidden, layers, image_px, head):
+def test_flops_of_vit_are_those_of_its_matrix_products(
+    make_bare, size, hidden, layers, image_px, head
+):
     patches = (image_px // 16) ** 2
     tokens = patches + (head == "token")
     forward = vit_flops_by_hand(hidden, layers, 4 * hidden, tokens, patches)
     images = 2 * patches * 3 * 16**2 * hidden  # nobody asks for the images' gradient
-    counted = vit.count_flops(vit.make_config(size, image_px), head)
+    counted = count_flops(make_bare("vit", size, image_px=image_px, head=head), 16)
     assert counted == pytest.approx(3 * forward - images, rel=1e-4)
 
 
@@ -107,15 +110,15 @@ def test_how_attention_is_computed_changes_no_count(make, name, switches):
     """A job counts once its model is built, and must find it as it was."""
     built = make(name, **switches)
     before = built.model.config._attn_implementation
-    assert built.count_flops(16) == make(name).count_flops(16)
+    assert count_flops(built, 16) == count_flops(make(name), 16)
     assert built.model.config._attn_implementation == before
 
 
-def test_swin_base_is_the_published_one():
+def test_swin_base_is_the_published_one(make_bare):
     """The Swin paper's table 1: 88 M parameters, 15.4 G multiply-adds for an image of 224 px."""
-    config = swin.make_config("base")
-    assert parameters(lambda: swin.Swin(config)) == 87_768_224
-    assert swin.count_flops(config) == pytest.approx(3 * 2 * 15.4e9, rel=0.01)
+    built = make_bare("swin", "base")
+    assert built.parameters == 87_768_224
+    assert count_flops(built, 16) == pytest.approx(3 * 2 * 15.4e9, rel=0.01)
 
 
 @pytest.mark.parametrize("model", plugins.names(BUILDERS))

@@ -8,6 +8,7 @@ from feedrate.config.plan import published_settings
 from feedrate.config.project import load_project, study_names
 from feedrate.config.values import read_yaml
 from feedrate.models.build import build_bare
+from feedrate.models.flops import count_flops
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,5 +32,5 @@ def test_flops_of_published_models(labelled):
     assert len(found) >= 3
     for settings, flops in found:
         built = build_bare(settings.model, settings.loader, labelled)
-        counted = built.count_flops(settings.loader.max_tokens)
+        counted = count_flops(built, settings.loader.max_tokens)
         assert counted == pytest.approx(flops, rel=1e-6), settings.model

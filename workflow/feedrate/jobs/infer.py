@@ -25,7 +25,7 @@ from feedrate.jobs.meter import machine_now, window_of
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
 from feedrate.loading.path import open_path
-from feedrate.models.build import Built, build_head
+from feedrate.models.build import Built, build
 from feedrate.models.layers import cast
 
 Requests = Callable[[], dict[str, torch.Tensor]]
@@ -47,9 +47,9 @@ def run_job(
     device = job_setup.open_device(spec, prepared, log, placement, options.model_pattern)
     job_setup.limit_memory(spec)
     set_seed(spec.seed)
-    head = settings.inference.head
     place = job_setup.place_of_weights(spec, device, prepared)
-    built, answers = build_head(settings.model, settings.loader, prepared, head, on=place)
+    head = settings.inference.head
+    built = build(settings.model, settings.loader, prepared, head, on=place)
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
     job_setup.write_model(log, built, dataset)
     job_setup.write_data(log, dataset, open_path(device, settings.loader))
@@ -59,7 +59,7 @@ def run_job(
     requests = make_requests(spec, device, built, dataset, seed=spec.seed + rank)
     wait_for_ranks(rank, world_size)
     with compiling_anew(run):
-        time_passes(spec, device, log, model, answers, requests)
+        time_passes(spec, device, log, model, built.answers, requests)
     write_computation(log, spec, device, model)
 
 

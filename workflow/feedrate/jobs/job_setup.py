@@ -23,6 +23,7 @@ from feedrate.jobs.events import EventLog
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath, distance, open_path
 from feedrate.models.build import Built, build_bare
+from feedrate.models.flops import count_flops
 from feedrate.models.layers import running_attention
 
 RECORDED_INPUTS = "cudagraph_recorded_non_static_inputs"
@@ -128,7 +129,7 @@ def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
     padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
     flops: dict[int, float] = {}
     if log.rank == 0:
-        flops = {tokens: built.count_flops(tokens) for tokens in {padded, real}}
+        flops = {tokens: count_flops(built, tokens) for tokens in {padded, real}}
     event = events.Model(
         rank=log.rank,
         made_on=built.made_on,

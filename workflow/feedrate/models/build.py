@@ -7,7 +7,6 @@ Checkpoints are read from a folder or the hub: only safetensors, and never remot
 imports this module, so torch and transformers are imported late.
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,11 +37,6 @@ class Built:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     """Statistics of the pixels, by channel."""
-    count_flops: Callable[[int], float]
-    """FLOPs of a sample of so many tokens, forward and backward (with a head for inference, forward
-    only). Counting takes 0.4 s (tiny) to 10 s (10B).
-
-    They do not depend on the attention that runs or on checkpointing."""
     other_outputs: tuple[str, ...]
     """Outputs that evaluation does not use: all but the loss and the outputs that it scores."""
     layers: "tuple[type[torch.nn.Module], ...]"
@@ -53,8 +47,12 @@ class Built:
     """Column of the prepared data that the tokenizer reads."""
     scores: Literal["retrieval", "accuracy"] = "retrieval"
     """What evaluation computes from the outputs: text and image embeddings, or class logits."""
+    answers: tuple[str, ...] = ()
+    """Outputs that answer, of a model with a head for inference."""
     made_on: str | None = None
     """Type of the device that drew or read the weights; None: the model is empty."""
+    outline: Any = None
+    """A copy of the model on torch's meta device, as built, for `count_flops`."""
 
     @property
     def parameters(self) -> int:
@@ -71,52 +69,42 @@ def build(
     on: "str | torch.device" = "cpu",
     empty: bool = False,
 ) -> Built:
-    """The model that `settings` name, by default with its head for training. It has a checkpoint's
+    """The model that `settings` name, to train, or with a head for inference. It has a checkpoint's
     weights, read to the host, or random ones of torch's generator `on` a device, where all its
     tensors are made, and the tokenizer in `prepared`, the dataset's folder. The weights of an
     `empty` model are undefined, and take no memory until they are written. Raises ModelError."""
     import torch
 
+    from feedrate.models.flops import outline_of
+    from feedrate.models.layers import checkpoint_layers
+
+    for fault in model_faults(settings):
+        raise ModelError(fault)
+    heads = heads_of(settings.name)
+    if head is not None and head not in heads:
+        names = ", ".join(heads) or "none"
+        raise ModelError(f"inference.head: {head!r}: {settings.name} has {names}")
     place: Any = nullcontext() if settings.checkpoint else torch.device(on)
     weightless: Any = nullcontext
     if empty:  # transformers 4, on Gaudi, lacks it
         from transformers.initialization import no_init_weights
 
         weightless = no_init_weights
-    heads = [] if head is None else [head]
+    builder: Any = plugins.load(BUILDERS, settings.name)
+    arguments = [] if head is None else [head]
     with place, weightless():
-        built: Built = _builder(settings).build(settings, loader, prepared, *heads)
-    if empty and hasattr(built.model, "tie_weights"):
-        built.model.tie_weights()
+        built: Built = builder.build(settings, loader, prepared, *arguments)
+    model = built.model
+    if empty and hasattr(model, "tie_weights"):
+        model.tie_weights()
+    if head is not None:
+        model.eval().requires_grad_(False)
+    outline = outline_of(model)
     if settings.checkpointing:
-        from feedrate.models.layers import checkpoint_layers
-
-        checkpoint_layers(built.model, built.layers)
-    return built if empty else replace(built, made_on=next(built.model.parameters()).device.type)
-
-
-def build_head(
-    settings: ModelSettings,
-    loader: LoaderSettings,
-    prepared: Path,
-    head: str,
-    *,
-    on: "str | torch.device" = "cpu",
-) -> tuple[Built, tuple[str, ...]]:
-    """The model with a head for inference (`inference.head`), and the outputs that answer."""
-    from feedrate.models.flops import forward_flops, one_pair
-
-    heads: dict[str, tuple[str, ...]] = getattr(_builder(settings), "HEADS", {})
-    if head not in heads:
-        known = ", ".join(heads) or "none"
-        raise ModelError(f"inference.head: {head!r}: {settings.name} has {known}")
-    built = build(settings, loader, prepared, head, on=on)
-    model, image_px = built.model.eval().requires_grad_(False), built.image_px
-
-    def count_flops(tokens: int) -> float:
-        return forward_flops(model, one_pair(image_px, tokens))
-
-    return replace(built, count_flops=count_flops), heads[head]
+        checkpoint_layers(model, built.layers)
+    made_on = None if empty else next(model.parameters()).device.type
+    answers = () if head is None else heads[head]
+    return replace(built, answers=answers, made_on=made_on, outline=outline)
 
 
 def heads_of(model: str) -> dict[str, tuple[str, ...]]:
@@ -128,13 +116,6 @@ def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) 
     """The same model for callers that need only sizes and the tokenizer. Random weights are on
     torch's meta device, where they take no memory."""
     return build(settings, loader, prepared, on="meta")
-
-
-def _builder(settings: ModelSettings) -> Any:
-    """The module that builds the model. Raises ModelError if it does not offer the settings."""
-    for fault in model_faults(settings):
-        raise ModelError(fault)
-    return plugins.load(BUILDERS, settings.name)
 
 
 # Checkpoints

@@ -1,6 +1,5 @@
 """BridgeTower with its image-text contrastive head, from the library's own classes."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from transformers.models.bridgetower.modeling_bridgetower import (
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, check_length, find_tokenizer, load_config, load_model
-from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, tower, use_sdpa
 
 OFFERS = {"attention": ("eager", "sdpa")}
@@ -75,7 +73,6 @@ def build(
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
         **CLIP,
-        count_flops=partial(count_flops, config),
         other_outputs=("logits", "cross_embeds", "hidden_states", "attentions"),
         layers=(BridgeTowerResidualAttention, BridgeTowerTextLayer, BridgeTowerBertCrossLayer),
     )
@@ -97,9 +94,3 @@ def make_config(size: str) -> BridgeTowerConfig:
         vision_config=image,
         **{**CONTRASTIVE, "contrastive_hidden_size": contrastive},
     )
-
-
-def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
-    """FLOPs of one sample of `max_tokens` tokens, forward and backward."""
-    side_px = config.vision_config.image_size
-    return pair_flops(lambda: BridgeTowerForContrastiveLearning(config), side_px, max_tokens)

@@ -1,7 +1,5 @@
 """CLIP: two towers and a contrastive loss, from the library's own classes."""
 
-from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, check_length, find_tokenizer, load_config, load_model
-from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, tower
 
 OFFERS = {"attention": ("eager", "sdpa")}
@@ -79,7 +76,6 @@ def build(
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
         **CLIP,
-        count_flops=partial(count_flops, config),
         other_outputs=OTHER_OUTPUTS,
         layers=(CLIPEncoderLayer,),
     )
@@ -93,14 +89,3 @@ def make_config(size: str) -> CLIPConfig:
     *shape, patch_px, side_px = SIZES[size]["image"]
     image = {**tower(*shape), "patch_size": patch_px, "image_size": side_px}
     return CLIPConfig(projection_dim=hidden, text_config=text, vision_config=image)
-
-
-def count_flops(config: CLIPConfig, max_tokens: int) -> float:
-    """FLOPs of one sample of `max_tokens` tokens, forward and backward."""
-    # A copy: the model that runs reads its attention from the configuration at every call.
-    plain = deepcopy(config)
-    return pair_flops(
-        lambda: Clip._from_config(plain, attn_implementation="eager"),
-        config.vision_config.image_size,
-        max_tokens,
-    )

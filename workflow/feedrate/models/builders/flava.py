@@ -1,7 +1,6 @@
 """FLAVA for pre-training: masked images, texts and pairs, matching, and a contrastive loss."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from feedrate.models.build import (
     load_config,
     load_model,
 )
-from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
 
 OFFERS = {"attention": ("eager", "sdpa"), "losses": ("all",)}
@@ -253,7 +251,6 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         tokenizer=tokenizer,
         image_px=config.image_config.image_size,
         **CLIP,
-        count_flops=partial(count_flops, config),
         other_outputs=(),
         layers=(FlavaLayer,),
         encoders=(FlavaImageModel, FlavaTextModel, FlavaMultimodalModel),
@@ -271,15 +268,3 @@ def make_config(size: str) -> FlavaConfig:
         for name, layers in towers.items()
     }
     return FlavaConfig(**{**smaller, **configs, "hidden_size": hidden, "projection_dim": hidden})
-
-
-def count_flops(config: FlavaConfig, max_tokens: int) -> float:
-    """FLOPs of one pair of `max_tokens` tokens, forward and backward, with the codebook. The text
-    is full; a padded one differs by less than 0.3%."""
-
-    def make() -> Flava:
-        model = Flava(config)
-        model.masking = Masking(mask_id=0, special_ids=())
-        return model
-
-    return pair_flops(make, config.image_config.image_size, max_tokens)

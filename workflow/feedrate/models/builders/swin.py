@@ -1,7 +1,5 @@
 """Swin transformers for classification at 4 px patches, from the library's own classes."""
 
-from copy import deepcopy
-from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -11,7 +9,6 @@ from transformers.models.swin.modeling_swin import SwinForImageClassification, S
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, load_config, load_model
 from feedrate.models.builders.vit import CLASSES, Classifier, built_classifier
-from feedrate.models.flops import pair_flops
 
 TASK = "image-classification"
 SIZES = {
@@ -35,8 +32,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     fresh = settings.checkpoint is None
     config = make_config(settings.size) if fresh else load_config(SwinConfig, settings)
     model = Swin(config) if fresh else load_model(Swin, settings, config)
-    flops = partial(count_flops, config)
-    return built_classifier(model, SwinLayer, flops, prepared, loader.label)
+    return built_classifier(model, SwinLayer, prepared, loader.label)
 
 
 def make_config(size: str) -> SwinConfig:
@@ -44,8 +40,3 @@ def make_config(size: str) -> SwinConfig:
     hidden, layers, heads = SIZES[size]
     shape = {"embed_dim": hidden, "depths": list(layers), "num_heads": list(heads)}
     return SwinConfig(num_labels=CLASSES, attn_implementation="eager", **shape)
-
-
-def count_flops(config: SwinConfig) -> float:
-    """FLOPs of one image, forward and backward."""
-    return pair_flops(lambda: Swin(deepcopy(config)), config.image_size, max_tokens=1)

@@ -2,8 +2,6 @@
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ from transformers.models.vit.modeling_vit import ViTForImageClassification, ViTL
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.data.manifest import SAMPLES
 from feedrate.models.build import Built, ModelError, load_config, load_model
-from feedrate.models.flops import pair_flops
 from feedrate.models.layers import IMAGENET, tower
 
 TASK = "image-classification"
@@ -152,20 +149,16 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     # By this name transformers finds our attention; `running_attention` reads its last part.
     own = f"feedrate_{settings.layout}_{settings.attention}"
     model.config._attn_implementation = settings.attention if plain else own
-    flops = partial(count_flops, config, settings.head)
-    return built_classifier(model, ViTLayer, flops, prepared, loader.label)
+    return built_classifier(model, ViTLayer, prepared, loader.label)
 
 
-def built_classifier(
-    model: Any, layer: type[nn.Module], flops: Callable[[], float], prepared: Path, label: str
-) -> Built:
+def built_classifier(model: Any, layer: type[nn.Module], prepared: Path, label: str) -> Built:
     """A classifier of the values of the column `label`. Raises ModelError as ClassTokenizer."""
     return Built(
         model=model,
         tokenizer=ClassTokenizer(prepared, label, model.config.num_labels),
         image_px=model.config.image_size,
         **IMAGENET,
-        count_flops=lambda _: flops(),
         other_outputs=("hidden_states", "attentions"),
         layers=(layer,),
         column=label,
@@ -178,14 +171,6 @@ def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
     hidden, layers, heads = SIZES[size]
     sizes = {"image_size": image_px, "patch_size": PATCH_PX, "num_labels": CLASSES}
     return ViTConfig(**tower(hidden, heads, layers), **sizes)
-
-
-def count_flops(config: ViTConfig, head: str = "token") -> float:
-    """FLOPs of one image, forward and backward."""
-    # A copy: the model that runs reads its attention from the configuration at every call.
-    plain = deepcopy(config)
-    plain._attn_implementation = "eager"
-    return pair_flops(lambda: Vit(plain, head), config.image_size, max_tokens=1)
 
 
 def _swap_first_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
