@@ -20,14 +20,14 @@ from feedrate.models.layers import count_checkpointed
 def check_strategy(spec: RunSpec) -> None:
     """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
     train = spec.settings.train
-    sharded, limited = train.strategy == "fsdp", train.limit_all_gathers is not None
+    is_sharded, is_fsdp1 = train.strategy == "fsdp", train.limit_all_gathers is not None
     fault = ""
-    if not sharded and (limited or train.cpu_offload):
-        setting = "limit_all_gathers" if limited else "cpu_offload"
+    if not is_sharded and (is_fsdp1 or train.cpu_offload):
+        setting = "limit_all_gathers" if is_fsdp1 else "cpu_offload"
         fault = f"train.{setting}: only strategy fsdp has it, not {train.strategy}; leave it out"
-    elif sharded and spec.count == 1 and not train.cpu_offload:
+    elif is_sharded and spec.count == 1 and not train.cpu_offload:
         fault = "train.strategy: fsdp needs several devices, or train.cpu_offload: true"
-    elif sharded and limited and train.cpu_offload:
+    elif is_sharded and is_fsdp1 and train.cpu_offload:
         fault = "train.cpu_offload: true needs PyTorch's second FSDP: no train.limit_all_gathers"
     if fault:
         raise UnsupportedError(fault)
@@ -42,16 +42,16 @@ def sharding(
     train, limit = spec.settings.train, spec.settings.train.limit_all_gathers
     if train.strategy != "fsdp":
         return None
-    version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
+    options: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
     if train.cpu_offload:
         pins = adapter_class(spec.kind).pins_memory  # torch does only with an accelerator
-        version["cpu_offload"] = fsdp.CPUOffloadPolicy(pin_memory=pins)
+        options["cpu_offload"] = fsdp.CPUOffloadPolicy(pin_memory=pins)
     if limit is not None:
         layers += encoders
-        version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
-        version["backward_prefetch"] = "BACKWARD_PRE"  # torch's default; accelerate's is none
+        options = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
+        options["backward_prefetch"] = "BACKWARD_PRE"  # torch's default; accelerate's is none
     return FullyShardedDataParallelPlugin(
-        **version,
+        **options,
         mixed_precision_policy=mixed_precision(train),
         cpu_ram_efficient_loading=shares_weights(spec),
         auto_wrap_policy="transformer_based_wrap",
@@ -64,8 +64,8 @@ def shares_weights(spec: RunSpec) -> bool:
     """Whether rank 0 gives the others their shards, so that a host holds the weights once.
     PyTorch's first FSDP needs an accelerator for it, and fp8 weights cannot be sent."""
     train = spec.settings.train
-    able = train.limit_all_gathers is None and train.precision != "fp8"
-    return able and train.strategy == "fsdp" and spec.count > 1
+    is_possible = train.limit_all_gathers is None and train.precision != "fp8"
+    return is_possible and train.strategy == "fsdp" and spec.count > 1
 
 
 def mixed_precision(train: TrainSettings) -> fsdp.MixedPrecision | fsdp.MixedPrecisionPolicy | None:
@@ -103,25 +103,23 @@ def describe_strategy(
         "ddp_static_graph": ddp.static_graph,
         "ddp_bucket_view": ddp.gradient_as_bucket_view,
     }
+    # In which the ranks add gradients: a sharding policy's, else the weights'.
+    weights = next(p.dtype for p in model.parameters() if p.requires_grad)
+    policies = [
+        m._get_fsdp_state()._mp_policy if isinstance(m, fsdp.FSDPModule) else m.mixed_precision
+        for m in sharded
+    ]
+    dtypes = {policy.reduce_dtype or policy.param_dtype or weights for policy in policies}
+    dtype_names = sorted(str(dtype).removeprefix("torch.") for dtype in dtypes or {weights})
     return {
         "name": name,
         "layers": sum(isinstance(module, layers) for module in modules),
         "sharded_layers": sum(isinstance(module, layers) for module in inner),
         "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
         "checkpointed_layers": count_checkpointed(model),
-        "reduce_dtype": None if name in ("alone", "none") else _reduce_dtype(model, sharded),
+        "reduce_dtype": None if name in ("alone", "none") else ", ".join(dtype_names),
         "ddp": buckets,
     }
-
-
-def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
-    """The data type in which the ranks add gradients: a sharding policy's, else the weights'."""
-    first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
-    dtypes = set() if sharded else {first}
-    for m in sharded:
-        by = m._get_fsdp_state()._mp_policy if isinstance(m, fsdp.FSDPModule) else m.mixed_precision
-        dtypes.add(by.reduce_dtype or by.param_dtype or first)
-    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
 
 
 def _is_offloaded(module: torch.nn.Module) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import flop_registry
 
 from feedrate.config.settings import TrainSettings
@@ -31,21 +31,23 @@ class NoValues(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (Tensor.__getitem__, Tensor.__setitem__):
-            values, index, *new = args
-            mask, *others = index if isinstance(index, tuple) else (index,)
+            values, index, *new_values = args
+            mask, *columns = index if isinstance(index, tuple) else (index,)
             if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.is_meta:
-                if new:
-                    return values.masked_fill_(mask, *new)
+                if new_values:
+                    return values.masked_fill_(mask, *new_values)
                 rows, *width = mask.shape
                 count = rows * self.model.hidden(*width) if width else rows
                 places = torch.empty(count, dtype=torch.long, device="meta")
-                return values.flatten(0, mask.ndim - 1)[(places, *others)]
+                return values.flatten(0, mask.ndim - 1)[(places, *columns)]
         return func(*args, **(kwargs or {}))
 
 
 @cache
 def returns_new(func: Any) -> bool:
     """Whether an operation changes no argument and returns no view of one."""
+    if func is torch.ops.aten._unsafe_view.default:  # its schema does not say that it does
+        return False
     schema = func._schema
     return not any(value.alias_info for value in (*schema.arguments, *schema.returns))
 
@@ -74,35 +76,20 @@ class Operations(TorchDispatchMode):
                 return func(*args, **kwargs)
             key = func, form_of(args), form_of((*kwargs.items(),))
             if forms := self._forms.get(key):
-                tensors = [empty(*form) if form else None for form in forms]
-                return tensors[0] if len(tensors) == 1 else tuple(tensors)
+                tensors = tuple(form and empty(*form) for form in forms)
+                return tensors[0] if len(tensors) == 1 else tensors
             result = func(*args, **kwargs)
             results = result if isinstance(result, tuple) else (result,)
-            if all(map(whole, results)) and not shares(results, args):
-                self._forms[key] = [v if v is None else form_of(v) for v in results]
+            if all(
+                value is None or (isinstance(value, Tensor) and value.is_meta) for value in results
+            ):
+                self._forms[key] = [value if value is None else form_of(value) for value in results]
             return result
 
 
 def empty(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
     """A new tensor without values."""
     return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-
-
-def whole(value: Any) -> bool:
-    """Whether a result is a tensor with a storage of its own size, or left out."""
-    if not isinstance(value, Tensor):
-        return value is None
-    alike = empty(value.shape, value.stride(), value.dtype)
-    return value.is_meta and value.untyped_storage().nbytes() == alike.untyped_storage().nbytes()
-
-
-def shares(results: Any, arguments: Any) -> bool:
-    """Whether a result is a view of an argument after all (`_unsafe_view`)."""
-    places = [
-        {v.untyped_storage()._cdata for v in tree_leaves(values) if isinstance(v, Tensor)}
-        for values in (results, arguments)
-    ]
-    return not places[0].isdisjoint(places[1])
 
 
 class Counter(Operations):
@@ -180,32 +167,33 @@ class AsOnDevice(TorchFunctionMode):
 
     def __init__(self, half: torch.dtype | None, *, cpu: bool = False) -> None:
         super().__init__()
-        wholes = {} if cpu else dict.fromkeys(self.IN_FP32, torch.float32)
         self.casts: dict[int, Tensor] | None = None
-        self._to = dict.fromkeys(self.IN_HALF, half) | wholes if half else {}
-        self._fused = not cpu
+        self._cpu, self._dtypes = cpu, dict[Any, torch.dtype]()
+        if half:
+            self._dtypes |= dict.fromkeys(self.IN_HALF, half)
+            self._dtypes |= {} if cpu else dict.fromkeys(self.IN_FP32, torch.float32)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is functional.dropout and self._fused and kwargs["training"] and kwargs["p"]:
+        if func is functional.dropout and not self._cpu and kwargs["training"] and kwargs["p"]:
             return torch.native_dropout(args[0], kwargs["p"], True)[0]
         if func is ATTENTION:
             return attend(*args)
-        if to := self._to.get(func):
-            args, kwargs = tree_map_only(Tensor, lambda v: self._cast(v, to), (args, kwargs))
+        if dtype := self._dtypes.get(func):
+            args, kwargs = tree_map_only(Tensor, lambda v: self._cast(v, dtype), (args, kwargs))
         return func(*args, **kwargs)
 
-    def _cast(self, value: Tensor, to: torch.dtype) -> Tensor:
+    def _cast(self, value: Tensor, dtype: torch.dtype) -> Tensor:
         if not value.is_floating_point():
             return value
         if self.casts is None or not (value.requires_grad and value.is_leaf):
-            return value.to(to)
+            return value.to(dtype)
         if id(value) not in self.casts:
-            self.casts[id(value)] = value.to(to)
+            self.casts[id(value)] = value.to(dtype)
         return self.casts[id(value)]
 
 
-OF_THE_WEIGHTS = (
+STATES_LIKE_WEIGHTS = (
     "adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused",
     "adamw_apex_fused",
 )  # fmt: skip
@@ -229,21 +217,21 @@ class StateGib(NamedTuple):
 def states_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> StateGib:
     """Weights, gradients and optimizer states of one of `count` devices; with `cpu_offload` they
     are in the host's memory. The states of unknown optimizers are left out."""
-    weight = 2 if train.precision.endswith("_full") else 4
-    known = weight if train.optimizer in OF_THE_WEIGHTS else 0
-    state = 2 * STATE_BYTES.get(train.optimizer, known)
-    total = sum(p.numel() for p in model.parameters())
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    parts = weight * total, weight * trained, state * trained
-    ranks = count if train.strategy == "fsdp" else 1
-    return StateGib(*(part / ranks / GIB for part in parts))
+    weight_bytes = 2 if train.precision.endswith("_full") else 4
+    like_weights = weight_bytes if train.optimizer in STATES_LIKE_WEIGHTS else 0
+    state_bytes = 2 * STATE_BYTES.get(train.optimizer, like_weights)
+    unit = GIB * count if train.strategy == "fsdp" else GIB
+    total = sum(p.numel() for p in model.parameters()) / unit
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad) / unit
+    return StateGib(weight_bytes * total, weight_bytes * trained, state_bytes * trained)
 
 
 def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib: float) -> None:
     """Raise DoesNotFitError if weights and states by themselves exceed `has_gib` on a device."""
-    needed = sum(states_gib(model, train, count))
-    if needed > has_gib:
-        has = "for which the host has" if train.cpu_offload else "which has"
-        take = f"weights, gradients and optimizer states take {needed:.3g} GiB a device"
-        why = f"out of memory before the first batch: {take}, {has} {has_gib:.3g}"
-        raise DoesNotFitError(why)
+    states = sum(states_gib(model, train, count))
+    if states > has_gib:
+        owner = "for which the host has" if train.cpu_offload else "which has"
+        raise DoesNotFitError(
+            "out of memory before the first batch: weights, gradients and optimizer states take "
+            f"{states:.3g} GiB a device, {owner} {has_gib:.3g}"
+        )

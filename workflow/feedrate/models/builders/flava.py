@@ -72,8 +72,8 @@ class Masking:
         rows, device = len(input_ids), input_ids.device
         strangers = torch.rand(rows, device=device) < self.mismatch_share
         strangers[0] = False  # the losses of pairs need one
-        take = (torch.arange(rows, device=device) + strangers) % rows
-        return input_ids[take], attention_mask[take], (~strangers).long()
+        index = (torch.arange(rows, device=device) + strangers) % rows
+        return input_ids[index], attention_mask[index], (~strangers).long()
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens (batch, tokens) with some hidden; and labels: the hidden tokens, else IGNORED."""
@@ -83,13 +83,13 @@ class Masking:
             order = order.masked_fill(input_ids == special, 1.0)
         # Places are sorted by their draw, with those that must stay last; the first are hidden.
         place = order.masked_fill(~real, 2.0).argsort(dim=1).argsort(dim=1)
-        wanted = (real.sum(dim=1, keepdim=True) * WORD_SHARE).round().clamp(min=1)
-        hidden = place < wanted
+        count = (real.sum(dim=1, keepdim=True) * WORD_SHARE).round().clamp(min=1)
+        hidden = place < count
         labels = input_ids.masked_fill(~hidden, IGNORED)
         draw = torch.rand(input_ids.shape, device=input_ids.device)
-        other = input_ids.flatten()[torch.randperm(input_ids.numel(), device=input_ids.device)]
-        shown = torch.where(hidden & (draw < 0.9), other.view_as(input_ids), input_ids)
-        return shown.masked_fill(hidden & (draw < 0.8), self.mask_id), labels
+        shuffled = input_ids.flatten()[torch.randperm(input_ids.numel(), device=input_ids.device)]
+        masked_ids = torch.where(hidden & (draw < 0.9), shuffled.view_as(input_ids), input_ids)
+        return masked_ids.masked_fill(hidden & (draw < 0.8), self.mask_id), labels
 
     def mask_patches(self, rows: int, patches: int, like: Tensor) -> Tensor:
         """True (rows, patches) at the hidden patches, equally many in each row."""
@@ -132,7 +132,7 @@ class Flava(FlavaForPreTraining):
         self.global_contrastive_head = ContrastiveHead(config)
         image = config.image_config
         self.patches = (image.image_size // image.patch_size) ** 2
-        self.settle()
+        self.freeze_unused()
 
     def forward(
         self,
@@ -142,13 +142,12 @@ class Flava(FlavaForPreTraining):
         return_loss: bool = True,
     ) -> dict[str, Tensor]:
         """The loss of images (batch, 3, px, px) and tokens (batch, max_tokens). In training some
-        images get the text of another row, and the model learns to tell which. Evaluation leaves
-        the pairs as they are, and adds `text_embeds` and `image_embeds` (batch, hidden),
-        normalised."""
+        images get the text of another row, and the model learns to tell which. Evaluation keeps the
+        pairs, and adds `text_embeds` and `image_embeds` (batch, hidden), normalised."""
         pixel_values = pixel_values.to(self.image_codebook.dtype)
-        matched = torch.ones(len(input_ids), dtype=torch.long, device=input_ids.device)
+        matches = torch.ones(len(input_ids), dtype=torch.long, device=input_ids.device)
         if self.training:
-            input_ids, attention_mask, matched = self.masking.mismatch(input_ids, attention_mask)
+            input_ids, attention_mask, matches = self.masking.mismatch(input_ids, attention_mask)
         masked_ids, word_labels = self.masking.mask_tokens(input_ids, attention_mask)
         hidden = self.masking.mask_patches(len(input_ids), self.patches, input_ids)
         words = self.visual_words(pixel_values)
@@ -160,7 +159,7 @@ class Flava(FlavaForPreTraining):
             bool_masked_pos=hidden,
             mim_labels=words,
             mlm_labels=word_labels,
-            itm_labels=matched,
+            itm_labels=matches,
             return_loss=return_loss,
         )
         loss = output.loss
@@ -181,10 +180,9 @@ class Flava(FlavaForPreTraining):
             loss += weight * cross_entropy(logits, labels[hidden])
         return loss
 
-    def settle(self) -> None:
+    def freeze_unused(self) -> None:
         """Freeze the codebook and the parts that no loss uses; set the pixels' statistics. Call it
-        again after the library has loaded weights: it makes the model on the meta device first,
-        which undoes both."""
+        again once weights are loaded: the library makes the model on the meta device first."""
         for name, values in CLIP.items():
             value = torch.tensor(values).view(3, 1, 1)
             self.register_buffer(f"pixel_{name}", value, persistent=False)
@@ -237,7 +235,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         model.draw_tokens()
     else:
         model = load_model(Flava, settings, config)
-        model.settle()
+        model.freeze_unused()
     if tokenizer.mask_token_id is None:
         raise ModelError("flava masks words, and the tokenizer has no mask token")
     check_length(loader.max_tokens, config.text_config.max_position_embeddings)
@@ -260,11 +258,9 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
 def make_config(size: str) -> FlavaConfig:
     """The configuration of a size, with its codebook (of random weights, unless loaded)."""
     hidden, mlp, heads, unimodal, multimodal = SIZES[size]
-    width = {"hidden_size": hidden, "intermediate_size": mlp, "num_attention_heads": heads}
-    smaller = TINY if size == "tiny" else {}
+    configs: dict[str, Any] = dict(TINY) if size == "tiny" else {}
     towers = {"image_config": unimodal, "text_config": unimodal, "multimodal_config": multimodal}
-    configs = {
-        name: {**width, "num_hidden_layers": layers, **smaller.get(name, {})}
-        for name, layers in towers.items()
-    }
-    return FlavaConfig(**{**smaller, **configs, "hidden_size": hidden, "projection_dim": hidden})
+    for name, layers in towers.items():
+        shape = {"hidden_size": hidden, "intermediate_size": mlp, "num_attention_heads": heads}
+        configs[name] = {**shape, "num_hidden_layers": layers, **configs.get(name, {})}
+    return FlavaConfig(**configs, hidden_size=hidden, projection_dim=hidden)

@@ -50,18 +50,18 @@ class ClassTokenizer:
         """The classes are the distinct values of a column in the training split, sorted. Raises
         ModelError if there are none, or more than the model has `outputs`."""
         path = prepared / SAMPLES
-        known = pq.read_schema(path).names
-        if column not in known:
-            raise ModelError(f"loader.label: {path} has no column {column!r}; it has {known}")
+        columns = pq.read_schema(path).names
+        if column not in columns:
+            raise ModelError(f"loader.label: {path} has no column {column!r}; it has {columns}")
         training = [("split", "=", "train")]
         values = pq.read_table(path, columns=[column], filters=training)[column].to_pylist()
-        distinct = sorted({value for value in values if value is not None})
-        if not distinct:
+        classes = sorted({value for value in values if value is not None})
+        if not classes:
             raise ModelError(f"loader.label: the column {column!r} is empty in {path}")
-        if len(distinct) > outputs:
-            counts = f"{len(distinct)} values, the model has {outputs} classes"
+        if len(classes) > outputs:
+            counts = f"{len(classes)} values, the model has {outputs} classes"
             raise ModelError(f"loader.label: the column {column!r} has {counts}")
-        self.names = [str(value) for value in distinct]
+        self.names = [str(value) for value in classes]
         self._numbers = {name: number for number, name in enumerate(self.names)}
 
     def __call__(self, texts: Sequence[str], **_: Any) -> dict[str, Tensor]:
@@ -107,8 +107,8 @@ class Classifier(metaclass=ABCMeta):
             return ImageClassifierOutput(logits=logits)
         classes = input_ids[:, 0]
         # The library's mean would be NaN for a batch without a known class.
-        known = (classes != UNKNOWN).sum().clamp(min=1)
-        loss = cross_entropy(logits.float(), classes, reduction="sum") / known
+        count = (classes != UNKNOWN).sum().clamp(min=1)
+        loss = cross_entropy(logits.float(), classes, reduction="sum") / count
         return ImageClassifierOutput(loss=loss, logits=logits)
 
 
@@ -142,13 +142,14 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     else:
         config = load_config(ViTConfig, settings)
         if settings.image_px not in (None, config.image_size):
-            why = f"the checkpoint is for {config.image_size} px; give that or null"
-            raise ModelError(f"model.image_px: {why}")
+            size = f"the checkpoint is for {config.image_size} px; give that or null"
+            raise ModelError(f"model.image_px: {size}")
         model = load_model(Vit, settings, config, **switches)
-    plain = settings.layout == "batch_first" and settings.attention != "flash"
-    # By this name transformers finds our attention; `running_attention` reads its last part.
-    own = f"feedrate_{settings.layout}_{settings.attention}"
-    model.config._attn_implementation = settings.attention if plain else own
+    attention = settings.attention
+    if settings.layout != "batch_first" or attention == "flash":
+        # By this name transformers finds our attention; `running_attention` reads its last part.
+        attention = f"feedrate_{settings.layout}_{attention}"
+    model.config._attn_implementation = attention
     return built_classifier(model, ViTLayer, prepared, loader.label)
 
 
