@@ -40,7 +40,7 @@ def main(prepared: Path, out: Path) -> None:
     size_mib = 4 * built.parameters / MIB
     grown.append(peak_mib())
     dataset = make_dataset(spec, prepared, built, "train")
-    trainer = make_trainer(spec, device, out, None, built.model, dataset, built.layers)
+    trainer = make_trainer(spec, device, out, None, built, dataset)
     del built
     trainer._prepare_for_training(1, trainer.get_train_dataloader(), None)
     grown.append(peak_mib())

@@ -40,9 +40,7 @@ def make_rank(
         here,
         out / "trainer",
         Meter(here, log, spec.protocol.steps, spec.protocol.warmup_steps),
-        model=built.model,
-        dataset=make_dataset(spec, prepared, built, "train"),
-        layers=built.layers,
-        encoders=built.encoders,
+        built,
+        make_dataset(spec, prepared, built, "train"),
     )
     return log, built, trainer

@@ -5,6 +5,7 @@ are torch's own.
 """
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,7 +55,8 @@ def trained(folder, optimizer):
     """The spec, the Trainer after its run, and the events."""
     spec = make_spec(steps=STEPS, warmup_steps=WARMUP, train={"optimizer": optimizer})
     meter = Meter(adapter("cpu"), EventLog(folder, 0), STEPS, WARMUP)
-    trainer = make_trainer(spec, adapter("cpu"), folder / "trainer", meter, Half(), Rows())
+    built = SimpleNamespace(model=Half(), layers=(), encoders=())
+    trainer = make_trainer(spec, adapter("cpu"), folder / "trainer", meter, built, Rows())
     trainer.train()
     return spec, trainer, read_run_events(folder)
 

@@ -1,6 +1,7 @@
 """The metered Trainer against a stopwatch, and what a training run must be able to do."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,8 +55,8 @@ def sleeping_trainer(folder, *, metered=True, **protocol):
         device,
         folder / "trainer",
         meter if metered else None,
-        model=Sleeping(),
-        dataset=Bursty(),
+        SimpleNamespace(model=Sleeping(), layers=(), encoders=()),
+        Bursty(),
     )
 
 

@@ -63,7 +63,7 @@ def needs_more(walls_s: Mapping[str, Mapping[int, float]], budget_s: float) -> b
 
 
 def log_ratio(walls_s: Mapping[int, float], live_s: Mapping[int, float]) -> tuple[float, float]:
-    """The logarithm of the time of a kind's blocks over that of the live blocks of their rounds,
+    """The mean logarithm of a kind's times over the times of the live blocks in the same rounds,
     and the half-width of its 95% interval, from at least `FEWEST_ROUNDS` rounds."""
     ratios = [math.log(wall_s / live_s[number]) for number, wall_s in walls_s.items()]
     t = T95[min(len(ratios) - FEWEST_ROUNDS, len(T95) - 1)]

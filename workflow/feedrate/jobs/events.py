@@ -82,7 +82,7 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
-    """One optimizer step or forward pass, numbered from 1; samples are those of this rank."""
+    """One optimizer step or forward pass, numbered from 1; samples are of this rank."""
 
     step: int
     starts_epoch: bool = False
@@ -176,8 +176,8 @@ class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
 
 
 class Stages(Event, frozen=True, kw_only=True, tag="stages"):
-    """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps:
-    those of the loader are sums over its processes. `spans`: see `Recorder.spans`."""
+    """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps; a
+    stage of the loader is the sum over its processes. `spans`: see `Recorder.spans`."""
 
     steps: int
     seconds: dict[str, float] = {}

@@ -76,14 +76,14 @@ def open_device(
 def check_rows(spec: RunSpec, prepared: Path) -> None:
     """Raise ConfigError if the rows fill no step, or no batch where incomplete steps are kept."""
     rows, train = read_manifest(prepared / MANIFEST).splits["train"].rows, spec.settings.train
-    whole = spec.task == "training" and spec.settings.loader.last_batch == "drop"
-    micro_steps = train.gradient_accumulation if whole else 1
-    needed = train.batch_size * micro_steps * spec.count
-    if rows < needed:
+    is_dropped = spec.task == "training" and spec.settings.loader.last_batch == "drop"
+    micro_steps = train.gradient_accumulation if is_dropped else 1
+    step_rows = train.batch_size * micro_steps * spec.count
+    if rows < step_rows:
         times = f" x {micro_steps} micro-steps" if micro_steps > 1 else ""
         raise ConfigError(
-            f"train.batch_size: {train.batch_size}{times} on {spec.count} rank(s) needs {needed} "
-            f"training rows, the dataset {spec.dataset} has {rows}"
+            f"train.batch_size: {train.batch_size}{times} on {spec.count} rank(s) needs "
+            f"{step_rows} training rows, the dataset {spec.dataset} has {rows}"
         )
 
 
@@ -124,18 +124,18 @@ def make_dataset(
 
 
 def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
-    """Write the `model` event; only rank 0 counts FLOPs, without padding those of a mean text."""
+    """Write the `model` event; rank 0 counts FLOPs of a full text and of one of mean length."""
     mask = dataset.attention_mask
-    padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
+    full, mean = mask.shape[1], round(float(mask.sum()) / len(mask))
     flops: dict[int, float] = {}
     if log.rank == 0:
-        flops = {tokens: count_flops(built, tokens) for tokens in {padded, real}}
+        flops = {tokens: count_flops(built, tokens) for tokens in {full, mean}}
     event = events.Model(
         rank=log.rank,
         made_on=built.made_on,
         parameters=built.parameters,
-        flops_per_sample=flops.get(padded),
-        flops_per_real_sample=flops.get(real),
+        flops_per_sample=flops.get(full),
+        flops_per_real_sample=flops.get(mean),
         attention=running_attention(built.model),  # known once a pass has run, as counting does
     )
     log.write(event)

@@ -240,7 +240,7 @@ def window_of(
     adapter: Adapter,
     energy_j: float | None = None,
 ) -> events.Window:
-    """The `window` event of these steps; its memory is that of the last step."""
+    """The `window` event of these steps, with the memory of the last one."""
     last = steps[-1]
     copies = [step.copy_wait_s for step in steps if step.copy_wait_s is not None]
     return events.Window(

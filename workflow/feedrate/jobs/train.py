@@ -50,18 +50,16 @@ def run_job(
     built = build_for_training(spec, device, prepared, log.rank)
     dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
     job_setup.write_model(log, built, dataset)
-    others = [name for name in options.report_to if name != TENSORBOARD]
-    if others and log.rank == 0:
-        log.write(events.Note(rank=0, about="report_to", message=", ".join(others)))
+    services = [name for name in options.report_to if name != TENSORBOARD]
+    if services and log.rank == 0:
+        log.write(events.Note(rank=0, about="report_to", message=", ".join(services)))
     trainer = make_trainer(
         spec,
         device,
         run / TRAINER_NAME,
         Meter(device, log, protocol.steps, protocol.warmup_steps),
-        built.model,
+        built,
         dataset,
-        layers=built.layers,
-        encoders=built.encoders,
         report_to=options.report_to,
     )
     job_setup.write_data(log, dataset, trainer.path)
@@ -100,10 +98,10 @@ def write_strategy(
     mixed = "fp8" if is_fp8 else str(accelerator.mixed_precision)
     computation = job_setup.describe_computation(trainer.model, mixed, fp32)
     computation |= device.replays(trainer)
-    optimizer = running_optimizer(trainer.optimizer)
-    weights = "" if strategy["name"] == "fsdp" else digest_weights(trainer.model)
-    event = events.Computation(rank=log.rank, optimizer=optimizer, weights=weights, **computation)
-    log.write(event)
+    computation["optimizer"] = running_optimizer(trainer.optimizer)
+    if strategy["name"] != "fsdp":
+        computation["weights"] = digest_weights(trainer.model)
+    log.write(events.Computation(rank=log.rank, **computation))
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
@@ -157,9 +155,11 @@ def running_optimizer(optimizer: Any) -> str:
     """The optimizer's class, and `fused`, `foreach` or `loop` if its arguments choose one."""
     while hasattr(optimizer, "optimizer"):  # accelerate's wrapper
         optimizer = optimizer.optimizer
-    fused, foreach = (optimizer.defaults.get(name) for name in ("fused", "foreach"))
-    way = " fused" if fused else " foreach" if foreach else " loop" if foreach is False else ""
-    return type(optimizer).__name__ + way
+    name, defaults = type(optimizer).__name__, optimizer.defaults
+    for argument in ("fused", "foreach"):
+        if defaults.get(argument):
+            return f"{name} {argument}"
+    return f"{name} loop" if defaults.get("foreach") is False else name
 
 
 def digest_weights(model: torch.nn.Module) -> str:

@@ -21,6 +21,7 @@ from feedrate.jobs.strategy import sharding
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
+from feedrate.models.build import Built
 from feedrate.models.layers import give_shapes
 
 ADAM: dict[str, dict[str, bool]] = {
@@ -37,10 +38,8 @@ def make_trainer(
     adapter: Adapter,
     folder: Path,
     meter: Meter | None,
-    model: Any,
+    built: Built,
     dataset: PairDataset,
-    layers: tuple[type[Any], ...] = (),
-    encoders: tuple[type[Any], ...] = (),
     report_to: Sequence[str] = (),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing. Raises
@@ -55,18 +54,18 @@ def make_trainer(
             "launcher must give each its rank"
         )
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
-    kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
+    kind.meter, kind.plugin = meter, sharding(spec, built.layers, built.encoders)
     kind.fill_steps = loader.last_batch == "fill"
     kind.path = open_path(adapter, loader, held_batches=HELD_BATCHES + train.gradient_accumulation)
-    # A copy, because it moves its tensors to the device, and those of `dataset` go to workers.
+    # A copy, because it moves its tensors to the device, and `dataset` goes to workers.
     kind.finish = staticmethod(copy.copy(dataset.finish))
-    kind.scalars = give_shapes(model) if kind.plugin else []
+    kind.scalars = give_shapes(built.model) if kind.plugin else []
     optimizer = None
     if train.optimizer in ADAM:
         epsilon = FP16_EPSILON if train.precision == "fp16_full" else 1e-8
         optimizer = AdamW, {"lr": train.learning_rate, "eps": epsilon, **ADAM[train.optimizer]}
     trainer = kind(
-        model=model,
+        model=built.model,
         args=arguments,
         train_dataset=dataset,
         data_collator=collate,

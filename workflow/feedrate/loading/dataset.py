@@ -42,7 +42,7 @@ class Slots:
     def __init__(
         self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, per_worker: int
     ) -> None:
-        """Reserve slots for batches of at most `shape`; without workers, the rank has those of one.
+        """Reserve slots for batches of at most `shape`; without workers, the rank is one itself.
         Raises UnsupportedError if the host lacks the shared memory."""
         self._per_worker = per_worker
         count = max(1, workers) * per_worker

@@ -221,7 +221,7 @@ class Distance(NamedTuple):
 
 
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
-    """Distance of the path's pixels from those of `decode: reference`."""
+    """Distance of the path's pixels from the pixels of `decode: reference`."""
     rows = list(range(0, len(dataset), max(1, len(dataset) // PICTURES)))[:PICTURES]
     rows, pixels = path.read_levels(dataset, rows)
     reference = [crop(decode(dataset.paths[row]), dataset.image_px) for row in rows]

@@ -63,8 +63,8 @@ class Recorder:
     def spans(self, steps: int, step_samples: int) -> dict[str, dict[str, Any]]:
         """Each recorded stage over `steps` steps: `seconds` and `cpu_s` (None: unknown) per step,
         the number of spans as `count`, and their 95th percentile as `p95_s`. Workers run ahead of
-        the steps, so a stage of theirs counts by the samples it was done for: its times are those
-        of a step of `step_samples`. Its percentile is of one sample; that of another stage is of
+        the steps, so a stage of theirs counts by its samples: its times are of a step of
+        `step_samples`, and its percentile is of one sample. The percentile of another stage is of
         one micro-step. Raises OverflowError for more than `SPANS` spans."""
         log, counts = self._shared[0].numpy(), self._shared[1].numpy().astype(int)
         largest = int((counts - self._before).max())

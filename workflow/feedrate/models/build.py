@@ -151,8 +151,10 @@ def find_checkpoint(settings: ModelSettings) -> str:
     if not any(folder.glob("*.safetensors")):
         pickles = ", ".join(file.name for file in sorted(folder.glob("*.bin")))
         weights = f"only {pickles}, which is a pickle" if pickles else "no weights"
-        why = f"no *.safetensors file there ({weights}); only safetensors are read"
-        raise ModelError(f"model.checkpoint: {name}: {why}")
+        raise ModelError(
+            f"model.checkpoint: {name}: no *.safetensors file there ({weights}); "
+            "only safetensors are read"
+        )
     if not (folder / "config.json").is_file():  # transformers 5 would use its defaults instead
         raise ModelError(f"model.checkpoint: {name}: no config.json there")
     return str(folder)
@@ -167,11 +169,13 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     try:
         return kind.from_pretrained(name, revision=settings.revision or "main", **options)
     except (OSError, ValueError, RuntimeError, TypeError, SafetensorError) as error:
-        why = f": {first_line(error)}"
+        cause = f": {first_line(error)}"
         if not Path(name).is_dir():
-            why = f" (revision {settings.revision or 'main'}) cannot be loaded from the hub{why}; "
-            why += "without a network give a folder, or null for random weights"
-        raise ModelError(f"model.checkpoint: {settings.checkpoint}{why}") from error
+            cause = (
+                f" (revision {settings.revision or 'main'}) cannot be loaded from the hub{cause}; "
+                "without a network give a folder, or null for random weights"
+            )
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}{cause}") from error
 
 
 def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) -> Any:
@@ -187,8 +191,8 @@ def load_config(kind: Any, settings: ModelSettings) -> Any:
     values, _ = kind.get_config_dict(find_checkpoint(settings), revision=revision)
     model = values.get("model_type", kind.model_type)
     if model != kind.model_type:
-        why = f"it is of the model {model}, and model.name is {settings.name}"
-        raise ModelError(f"model.checkpoint: {settings.checkpoint}: {why}")
+        mismatch = f"it is of the model {model}, and model.name is {settings.name}"
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}: {mismatch}")
     return config
 
 

@@ -173,7 +173,7 @@ def trace_of(settings: Settings, device: Device) -> Trace:
     precision = settings.train.precision
     autocast = precision in AUTOCAST
     in_half = autocast and settings.train.strategy == "fsdp"
-    # Half precisions take the same memory; tf32 takes that of fp32.
+    # Half precisions take the same memory; tf32 takes the memory of fp32.
     equal = "bf16" if autocast else "bf16_full" if precision.endswith("_full") else "fp32"
     return _trace(model, settings.loader.max_tokens, equal, in_half, device.kind == "cpu")
 
@@ -220,12 +220,12 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
 
 
 class Live(Operations):
-    """Sums the bytes of live storages after every operation, without those of a model."""
+    """Sums the bytes of live storages, except a model's, after every operation."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.moments: list[tuple[int, int, int]] = []
-        """After each operation: fixed bytes, those of samples, elements of finished gradients."""
+        """After each operation: fixed bytes, bytes of samples, elements of finished gradients."""
         self.forward = self._finished = 0
         self._bytes = [0, 0]
         tensors = (*model.parameters(), *model.buffers())

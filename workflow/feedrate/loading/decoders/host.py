@@ -19,7 +19,7 @@ from feedrate.loading.stages import span
 LEVEL = "host"
 
 _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
-"""File's colour space to that of the decoded pixels; Pillow decodes CMYK and YCCK."""
+"""Colour space of a file, and of its decoded pixels; Pillow decodes CMYK and YCCK."""
 
 
 def read(source: Source, row: int) -> torch.Tensor:

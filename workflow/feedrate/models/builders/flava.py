@@ -120,8 +120,8 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
 
 class Flava(FlavaForPreTraining):
     """FLAVA on image-text pairs; masks its inputs itself, so it takes the same batches as others.
-    Its losses are those of pairs; with `unimodal_losses` in its configuration also those of masked
-    images and masked texts alone (MIM, MLM). Parts that no loss uses (poolers, the heads of MIM and
+    Its losses are of pairs; with `unimodal_losses` in its configuration also of masked images and
+    masked texts alone (MIM, MLM). Parts that no loss uses (poolers, the heads of MIM and
     MLM) are frozen: without a gradient DistributedDataParallel would search them at every step."""
 
     masking: Masking

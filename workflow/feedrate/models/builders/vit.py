@@ -39,7 +39,7 @@ SIZES = {
 
 PATCH_PX = 16
 IMAGE_PX = 224
-CLASSES = 1000  # as in ImageNet-1K, so that parameters and FLOPs are those of the published models
+CLASSES = 1000  # as in ImageNet-1K, so that parameters and FLOPs equal the published ones
 UNKNOWN = -100  # the class of a value that the training split lacks; cross-entropy ignores it
 
 
