@@ -21,15 +21,8 @@ def main(spec_path: str, prepared: str, out: str) -> None:
     spec = msgspec.convert(json.loads(Path(spec_path).read_text()), RunSpec)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, Path(prepared))
-    dataset = PairDataset(
-        Path(prepared),
-        "train",
-        built.tokenizer,
-        loader=LoaderSettings(max_tokens=spec.settings.loader.max_tokens),
-        image_px=built.image_px,
-        mean=built.mean,
-        std=built.std,
-    )
+    loader = LoaderSettings(max_tokens=spec.settings.loader.max_tokens)
+    dataset = PairDataset(Path(prepared), "train", built, loader)
     given = shared_arguments(spec, Path(out), ["tensorboard"])
     arguments = transformers.TrainingArguments(**given, use_cpu=True, bf16=False)
     trainer = transformers.Trainer(

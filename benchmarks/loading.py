@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -131,16 +132,10 @@ def open_level(prepared: Path, values: dict[str, Any]) -> Any:
     )
     is_stored = values["decode"] == "cache"
     half = (0.5, 0.5, 0.5)
-    return PairDataset(
-        prepared,
-        "train",
-        PreTrainedTokenizerFast.from_pretrained(prepared / "tokenizer"),
-        image_px=PX,
-        mean=half,
-        std=half,
-        loader=settings.loader,
-        store=make_store_for(settings, prepared, prepared.parent) if is_stored else None,
-    )
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(prepared / "tokenizer")
+    model = SimpleNamespace(tokenizer=tokenizer, image_px=PX, mean=half, std=half, column="caption")
+    store = make_store_for(settings, prepared, prepared.parent) if is_stored else ""
+    return PairDataset(prepared, "train", model, settings.loader, store)
 
 
 def drain(dataset: Any, path: Any, order: Order) -> dict[str, float]:

@@ -150,14 +150,14 @@ def model_steps(prepared: Path) -> dict[str, Callable[[Any], None]]:
 def run_real(prepared: Path, decode: str, steps: Sequence[Any], *, seconds: float) -> list[Any]:
     """Steps on core 1, of the model (functions) or emulated (seconds), fed from core 0."""
     from feedrate.jobs.blocks import EndlessBatches
-    from feedrate.jobs.job_setup import make_dataset
+    from feedrate.loading.dataset import PairDataset
     from feedrate.loading.path import HostPath
     from feedrate.models.build import build_bare
     from feedrate_loaders.accelerator import Step, take_batches
 
     spec = spec_of("tiny", BATCH, TOKENS, decode=decode, workers=1)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
-    dataset = make_dataset(spec, prepared, built, "train")
+    dataset = PairDataset(prepared, "train", built, spec.settings.loader)
     order = EndlessBatches(len(dataset), BATCH, seed=0)
     os.sched_setaffinity(0, {0})  # the worker inherits it
     batches = HostPath(spec.settings.loader, pin_memory=False).batches(dataset, order)

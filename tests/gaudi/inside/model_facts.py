@@ -22,10 +22,7 @@ built = build(settings, loader, Path(prepared))
 if target:
     built.model.save_pretrained(target[0])
     built.tokenizer.save_pretrained(target[0])
-rows = PairDataset(
-    Path(prepared), "train", built.tokenizer, loader=loader, image_px=built.image_px,
-    mean=built.mean, std=built.std,
-)  # fmt: skip
+rows = PairDataset(Path(prepared), "train", built, loader)
 batch = collate([rows[i] for i in range(4)])
 built.model.eval()
 with torch.no_grad():

@@ -14,9 +14,9 @@ from training_jobs import make_spec
 
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
-from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.train import build_for_training
 from feedrate.jobs.trainer import make_trainer
+from feedrate.loading.dataset import PairDataset
 from feedrate.models.builders import flava
 
 MIB = 2**20
@@ -39,7 +39,7 @@ def main(prepared: Path, out: Path) -> None:
     built = build_for_training(spec, device, prepared, rank)
     size_mib = 4 * built.parameters / MIB
     grown.append(peak_mib())
-    dataset = make_dataset(spec, prepared, built, "train")
+    dataset = PairDataset(prepared, "train", built, spec.settings.loader)
     trainer = make_trainer(spec, device, out, None, built, dataset)
     del built
     trainer._prepare_for_training(1, trainer.get_train_dataloader(), None)

@@ -10,10 +10,10 @@ from feedrate.config.spec import RunSpec
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.train import build_for_training
 from feedrate.jobs.trainer import make_trainer
+from feedrate.loading.dataset import PairDataset
 from feedrate.models.build import Built
 
 
@@ -41,6 +41,6 @@ def make_rank(
         out / "trainer",
         Meter(here, log, spec.protocol.steps, spec.protocol.warmup_steps),
         built,
-        make_dataset(spec, prepared, built, "train"),
+        PairDataset(prepared, "train", built, spec.settings.loader),
     )
     return log, built, trainer

@@ -38,6 +38,13 @@ def warm_forkserver():
     multiprocessing.get_context("forkserver").set_forkserver_preload(modules)
 
 
+def model_inputs(tokenizer, image_px=PX, mean=MEAN, std=STD):
+    """What a dataset takes of a model."""
+    return SimpleNamespace(
+        tokenizer=tokenizer, image_px=image_px, mean=mean, std=std, column="caption"
+    )
+
+
 @pytest.fixture(scope="session")
 def tokenizer(tiny_prepared):
     return PreTrainedTokenizerFast.from_pretrained(tiny_prepared / "tokenizer")
@@ -52,7 +59,8 @@ def store_of(tiny_prepared, tokenizer):
         folder = store_folder(settings, tiny_prepared)
         if folder and not folder.exists():
             spec = store_spec(settings)
-            write_store(tiny_prepared, spec, tokenizer, image_px, folder / "index.json", 1)
+            model = model_inputs(tokenizer, image_px)
+            write_store(tiny_prepared, spec, model, folder / "index.json", 1)
         return folder
 
     return _make
@@ -64,16 +72,8 @@ def make_pairs(tiny_prepared, tokenizer, store_of):
 
     def _make(split="train", image_px=PX, **settings):
         loader = LoaderSettings(**{"max_tokens": TOKENS, **settings})
-        return PairDataset(
-            tiny_prepared,
-            split,
-            tokenizer,
-            image_px=image_px,
-            mean=MEAN,
-            std=STD,
-            loader=loader,
-            store=store_of(loader, image_px),
-        )
+        model, store = model_inputs(tokenizer, image_px), store_of(loader, image_px)
+        return PairDataset(tiny_prepared, split, model, loader, store or "")
 
     return _make
 

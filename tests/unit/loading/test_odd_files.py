@@ -2,6 +2,7 @@
 
 import io
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,14 +51,15 @@ def load(own, tokenizer, calls, cuda):
     def _load(level):
         loader = LoaderSettings(**LEVELS[level], max_tokens=10)
         model = ModelSettings(name="bridgetower", size="tiny")
+        half = (0.5, 0.5, 0.5)
+        inputs = SimpleNamespace(
+            tokenizer=tokenizer, image_px=PX, mean=half, std=half, column="caption"
+        )
         store = store_folder(Settings(model=model, loader=loader), own)
         if store:
             spec = store_spec(Settings(model=model, loader=loader))
-            write_store(own, spec, tokenizer, PX, store / STORE_INDEX, 1)
-        means, sizes = ((0.5,) * 3, (0.5,) * 3), {"image_px": PX}
-        dataset = PairDataset(
-            own, "test", tokenizer, **sizes, mean=means[0], std=means[1], loader=loader, store=store
-        )
+            write_store(own, spec, inputs, store / STORE_INDEX, 1)
+        dataset = PairDataset(own, "test", inputs, loader, store or "")
         device = cuda if level == "device" else cpu.DeviceAdapter(0, 1)
         (batch,) = open_path(device, loader).batches(dataset, Rows([list(range(ROWS))]))
         return (dataset.finish(batch)["pixel_values"] * 0.5 + 0.5) * 255

@@ -48,7 +48,8 @@ def own(tiny_prepared, tmp_path):
 
 def make(prepared, tokenizer, settings=SETTINGS, px=PX):
     folder = store_folder(settings, prepared)
-    write_store(prepared, store_spec(settings), tokenizer, px, folder / STORE_INDEX, 1)
+    model = SimpleNamespace(tokenizer=tokenizer, image_px=px, column="caption")
+    write_store(prepared, store_spec(settings), model, folder / STORE_INDEX, 1)
     return folder
 
 

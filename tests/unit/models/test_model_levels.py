@@ -12,7 +12,7 @@ from feedrate.core import plugins
 from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import adapter
 from feedrate.jobs.blocks import EndlessBatches
-from feedrate.jobs.job_setup import make_dataset
+from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import open_path
 from feedrate.models.build import build_bare
 from feedrate.models.builders.vit import UNKNOWN
@@ -49,7 +49,7 @@ def test_a_model_takes_the_same_batches_of_every_level(make, own, name):
     for decode in LEVELS:
         spec = make_spec(name, decode)
         store = made_store(spec, own) if decode == "cache" else None
-        dataset = make_dataset(spec, own, built, "train", store)
+        dataset = PairDataset(own, "train", built, spec.settings.loader, store or "")
         path = open_path(adapter("cpu", 0, 1), spec.settings.loader)
         batch = next(path.batches(dataset, EndlessBatches(len(dataset), 3, 1)))
         batch = dataset.finish(batch)
@@ -66,8 +66,8 @@ def test_a_store_holds_a_classifiers_classes(make, own):
     spec, built = make_spec("vit", "cache"), make("vit")
     store = made_store(spec, own)
     for split in ("train", "test"):
-        stored = make_dataset(spec, own, built, split, store)
-        live = make_dataset(make_spec("vit", "host"), own, built, split)
+        stored = PairDataset(own, split, built, spec.settings.loader, store)
+        live = PairDataset(own, split, built, make_spec("vit", "host").settings.loader)
         assert torch.equal(stored.input_ids, live.input_ids)
         assert torch.equal(stored.attention_mask, live.attention_mask)
         assert (stored.input_ids == UNKNOWN).any() == (split == "test")

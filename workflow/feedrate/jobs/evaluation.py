@@ -19,7 +19,6 @@ from feedrate.config.spec import RunSpec
 from feedrate.data.manifest import SAMPLES
 from feedrate.data.winoground import read_winoground
 from feedrate.jobs.events import Evaluation, EventLog, Score
-from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, Sample, collate, tokenise
 from feedrate.loading.pixels import Finish, crop, decode
@@ -56,13 +55,14 @@ def evaluate(
     start_s = perf_counter()
     scores: list[Score] = []
     answers = partial(read_answers, trainer, list(built.other_outputs))
-    datasets = {name: make_dataset(spec, prepared, built, name, options.store) for name in SPLITS}
+    loader = spec.settings.loader
+    datasets = {name: PairDataset(prepared, name, built, loader, options.store) for name in SPLITS}
     winoground = Path(options.winoground) if options.winoground else None
     with evaluating(trainer.model, trainer.args.device if moment == "before" else None):
         for dataset in datasets.values():
             scores += scores_of_split(answers, dataset, built)
         if winoground and heads_of(spec.settings.model.name):
-            pairs = WinogroundPairs(winoground, built, spec.settings.loader.max_tokens)
+            pairs = WinogroundPairs(winoground, built, loader.max_tokens)
             (outputs,) = answers(pairs)
             text, image = (output.reshape(len(output) // 2, 2, -1) for output in outputs)
             cosines = np.einsum("ncd,nid->nci", text, image)

@@ -50,7 +50,7 @@ def run_job(
     place = job_setup.place_of_weights(spec, device, prepared)
     head = settings.inference.head
     built = build(settings.model, settings.loader, prepared, head, on=place)
-    dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
+    dataset = PairDataset(prepared, "train", built, settings.loader, options.store)
     job_setup.write_model(log, built, dataset)
     job_setup.write_data(log, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)

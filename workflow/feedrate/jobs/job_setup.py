@@ -106,23 +106,6 @@ def place_of_weights(spec: RunSpec, device: Adapter, prepared: Path) -> torch.de
     return device.device if device.draws_weights and fits else torch.device("cpu")
 
 
-def make_dataset(
-    spec: RunSpec, prepared: Path, built: Built, split: str, store: Path | str = ""
-) -> PairDataset:
-    """One split as the model takes it; `store`: the folder of the prepared pictures."""
-    return PairDataset(
-        prepared,
-        split,
-        built.tokenizer,
-        image_px=built.image_px,
-        mean=built.mean,
-        std=built.std,
-        loader=spec.settings.loader,
-        column=built.column,
-        store=Path(store) if store else None,
-    )
-
-
 def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
     """Write the `model` event; rank 0 counts FLOPs of a full text and of one of mean length."""
     mask = dataset.attention_mask

@@ -23,45 +23,38 @@ from feedrate.config.values import size_text
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data import manifest
 from feedrate.data.manifest import DataError, StoreIndex, StoreSpec
-from feedrate.loading.dataset import Tokenizer, read_split, tokenise
+from feedrate.loading.dataset import read_split, tokenise
 from feedrate.loading.decoders.host import decode_levels
 from feedrate.loading.pixels import crop_levels, decoding
-from feedrate.models.build import build_bare
+from feedrate.models.build import Built, build_bare
 
 _CHUNK = 64
 _KEPT_FREE = 0.05  # share of the disk that must stay free
 
 
 def write_store(
-    prepared: Path,
-    spec: StoreSpec,
-    tokenizer: Tokenizer,
-    image_px: int,
-    out: Path,
-    workers: int,
-    *,
-    column: str = manifest.CAPTION,
+    prepared: Path, spec: StoreSpec, model: Built, out: Path, workers: int
 ) -> StoreIndex:
-    """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
-    all. The tokenizer reads `column`. Raises DataError if a picture cannot be decoded, the disk is
-    too small, or a decoding process is killed."""
+    """Make the store for a model in the folder of `out` (index.json), which is replaced as a whole
+    or not at all. Raises DataError if a picture cannot be decoded, the disk is too small, or a
+    decoding process is killed."""
     counts = manifest.read_manifest(prepared / manifest.MANIFEST).splits
     filled = (name for name, count in counts.items() if count.rows)
-    splits = {name: read_split(prepared, name, column) for name in filled}
+    splits = {name: read_split(prepared, name, model.column) for name in filled}
     names = sorted({name for images, _ in splits.values() for name in images})
     paths = [prepared / name for name in names]
     with replaced_folder(out.parent) as folder:
-        size_bytes = _write_pixels(folder, paths, spec, image_px, workers)
+        size_bytes = _write_pixels(folder, paths, spec, model.image_px, workers)
         position = {name: number for number, name in enumerate(names)}
         for split, (images, texts) in splits.items():
-            ids, mask = tokenise(tokenizer, texts, spec.max_tokens)
+            ids, mask = tokenise(model.tokenizer, texts, spec.max_tokens)
             of_row = np.array([[position[name]] for name in images])
             rows = np.concatenate([of_row, ids.numpy(), mask.numpy()], axis=1).astype(np.int32)
             np.save(folder / f"{split}.npy", rows)
         index = StoreIndex(
             spec=spec,
             manifest=digest_file(prepared / manifest.MANIFEST),
-            image_px=image_px,
+            image_px=model.image_px,
             pictures=len(names),
             size_bytes=size_bytes,
             files={file.name: digest_file(file) for file in sorted(folder.iterdir())},
@@ -112,17 +105,15 @@ def _write_some(
     for path, (start, channels) in zip(*chunk, strict=True):
         with decoding(path):
             levels, size = decode_levels(path, path.read_bytes(), side_px if scaled else None)
-        room = pixels[start : start + channels * side_px**2].reshape(channels, side_px, side_px)
-        room[:] = crop_levels(levels, size, side_px).numpy()
+        crop = pixels[start : start + channels * side_px**2].reshape(channels, side_px, side_px)
+        crop[:] = crop_levels(levels, size, side_px).numpy()
 
 
 def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:
     """Write the store `out` (index.json) of the dataset `data` (prepared/manifest.json)."""
     loader = LoaderSettings(max_tokens=settings.max_tokens, label=settings.label)
-    built = build_bare(settings.model, loader, data.parent)
-    cores, px = len(os.sched_getaffinity(0)), built.image_px
-    index = write_store(
-        data.parent, settings, built.tokenizer, px, out, workers=cores, column=built.column
-    )
+    model = build_bare(settings.model, loader, data.parent)
+    cores = len(os.sched_getaffinity(0))
+    index = write_store(data.parent, settings, model, out, workers=cores)
     size = size_text(index.size_bytes)
     print(f"stored {index.pictures} pictures at {index.image_px} px, {size}")

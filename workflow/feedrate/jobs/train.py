@@ -25,6 +25,7 @@ from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options, note_of
+from feedrate.loading.dataset import PairDataset
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
@@ -48,7 +49,7 @@ def run_job(
     check_memory(spec, device, prepared)
     job_setup.limit_memory(spec)
     built = build_for_training(spec, device, prepared, log.rank)
-    dataset = job_setup.make_dataset(spec, prepared, built, "train", options.store)
+    dataset = PairDataset(prepared, "train", built, settings.loader, options.store)
     job_setup.write_model(log, built, dataset)
     services = [name for name in options.report_to if name != TENSORBOARD]
     if services and log.rank == 0:

@@ -18,12 +18,12 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import DECODERS
 from feedrate.config.values import size_text
 from feedrate.core import plugins
-from feedrate.data.manifest import CAPTION, SAMPLES, DataError
+from feedrate.data.manifest import SAMPLES, DataError
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading import stages
 from feedrate.loading.decoders import Source, constant_of, decoder_of
 from feedrate.loading.decoders.cache import Store
-from feedrate.loading.pixels import Finish, Statistics
+from feedrate.loading.pixels import Finish
 
 Tokenizer = Callable[..., Any]
 Sample = dict[str, torch.Tensor]
@@ -105,33 +105,26 @@ class PairDataset(Dataset[Sample]):
     recorder: stages.Recorder | None = None  # where its workers record their stages
 
     def __init__(
-        self,
-        prepared: Path,
-        split: str,
-        tokenizer: Tokenizer,
-        *,
-        image_px: int,
-        mean: Statistics,
-        std: Statistics,
-        loader: LoaderSettings,
-        column: str = CAPTION,
-        store: Path | None = None,
+        self, prepared: Path, split: str, model: Any, loader: LoaderSettings, store: Path | str = ""
     ) -> None:
-        """`column` holds a row's text; `store` is the folder for `decode: cache`. Raises DataError
-        for a split without rows, or a store of other data."""
+        """The split as a model (`models.build.Built`) takes it: with its tokenizer for the texts of
+        its `column`, its `image_px`, `mean` and `std`. `store`: the folder for `decode: cache`.
+        Raises DataError for a split without rows, or a store of other data."""
         self.loader, self.prepared, self.split = loader, prepared, split
-        self.image_px, self.mean, self.std = image_px, mean, std
-        self.shape = (3, image_px, image_px)  # of one sample's pixels
-        self.finish = Finish(mean, std)
+        self.image_px, self.mean, self.std = model.image_px, model.mean, model.std
+        self.shape = (3, self.image_px, self.image_px)  # of one sample's pixels
+        self.finish = Finish(self.mean, self.std)
         self.dtype = getattr(torch, constant_of(loader.decode, "TRANSFER"))
         self._whole_batches = constant_of(loader.decode, "FETCH") == "batch"
-        self.images, texts = read_split(prepared, split, column)
-        self._store = Store(store, split) if store else None
-        self.input_ids, self.attention_mask = (
-            self._store.tokens if self._store else tokenise(tokenizer, texts, loader.max_tokens)
-        )
+        self.images, texts = read_split(prepared, split, model.column)
+        self._store = Store(Path(store), split) if store else None
+        if self._store:
+            self.input_ids, self.attention_mask = self._store.tokens
+        else:
+            tokens = tokenise(model.tokenizer, texts, loader.max_tokens)
+            self.input_ids, self.attention_mask = tokens
         self.paths = [prepared / image for image in self.images]
-        source = Source(self.paths, image_px, loader, self._store)
+        source = Source(self.paths, self.image_px, loader, self._store)
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if loader.decode == "device" else loader.decode
         self.read = partial(plugins.load(DECODERS, decoder_of(level) or "").read, source)

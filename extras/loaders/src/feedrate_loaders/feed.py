@@ -168,9 +168,10 @@ class Host:
 
     def dataset(self, level: Level) -> Any:
         """The rows as the decode path reads them."""
-        from feedrate.jobs.job_setup import make_dataset
+        from feedrate.loading.dataset import PairDataset
 
-        return make_dataset(level.change(self._spec), self._prepared, self._built, "train")
+        loader = level.change(self._spec).settings.loader
+        return PairDataset(self._prepared, "train", self._built, loader)
 
     def path(self, level: Level, workers: int) -> Any:
         """The loading path of a level, with so many workers."""
