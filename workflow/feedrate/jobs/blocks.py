@@ -1,5 +1,4 @@
-"""Blocks of steps and when there are enough; batches without a Trainer, from a loader that can
-stand still; a trace of steps, which ui.perfetto.dev opens."""
+"""Blocks of steps, batches from a loader that can stand still, and a trace for ui.perfetto.dev."""
 
 import math
 import os
@@ -98,9 +97,8 @@ class EndlessBatches:
 
 
 class Pipeline:
-    """A loader whose worker processes are stopped (SIGSTOP) outside of `running`, so that nothing
-    else that is measured shares its cores with them. Threads cannot be stopped: they fill their
-    buffers after a block, and `steps_ahead` says for how many steps the next block has batches."""
+    """A loader whose worker processes are stopped (SIGSTOP) outside of `running`, so that they take
+    no cores from other blocks. Threads cannot be stopped: they fill their buffers after a block."""
 
     def __init__(self, path: LoadingPath, dataset: PairDataset, order: EndlessBatches) -> None:
         """Start the workers, take the first batch and stop them."""

@@ -49,9 +49,8 @@ def evaluate(
     options: Options,
     moment: Literal["before", "after"],
 ) -> None:
-    """Score the Trainer's model; rank 0 writes the `evaluation` event. Before training, only rank 0
-    calls this, and nothing wraps its model yet. After training, all ranks pass all rows, because
-    those that share the model must keep step."""
+    """Score the Trainer's model; rank 0 writes the `evaluation` event. Before training, nothing
+    wraps the model, and only rank 0 calls this. Afterwards all ranks do, to keep step."""
     start_s = perf_counter()
     scores: list[Score] = []
     answers = partial(read_answers, trainer, list(built.other_outputs))
@@ -97,9 +96,8 @@ def evaluating(model: Any, device: torch.device | None) -> Iterator[None]:
 def read_answers(
     trainer: Any, ignored: list[str], dataset: Dataset[Sample], texts: Sequence[Tokens] = ()
 ) -> list[list[Floats]]:
-    """The outputs of the Trainer's model for all rows in order: normalised embeddings of texts and
-    of images, each (rows, d), or logits of classes. First with the rows' own texts, then with each
-    of the other `texts`. In fp32: rounded ones would tie."""
+    """The outputs for all rows in order, with their own texts and then with each of `texts`: the
+    normalised embeddings of texts and images, each (rows, d), or logits. In fp32, against ties."""
     parts: list[list[list[Floats]]] = [[] for _ in range(1 + len(texts))]
     size = trainer.args.per_device_eval_batch_size
     for number, batch in enumerate(DataLoader(dataset, size, collate_fn=collate)):

@@ -28,8 +28,7 @@ class Result(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """What all events share: readers ignore undeclared keys; defaults stand for unknown values, as
-    in files of earlier versions. `at_s`: when it was written, s since 1970 by the host's clock."""
+    """What all events share; a default means that a value is unknown. `at_s`: Unix time, s."""
 
     rank: int
     at_s: float | None = None
@@ -216,8 +215,7 @@ class Evaluation(Event, frozen=True, kw_only=True, tag="evaluation"):
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):
-    """An exception ended this rank; `infrastructure`: the fault of the machine, not of the cell.
-    `type` is empty for one of ours, whose message is a sentence."""
+    """An exception ended this rank; `infrastructure`: the machine's fault; `type`: "" if ours."""
 
     type: str = ""
     message: str = ""

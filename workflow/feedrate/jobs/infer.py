@@ -128,8 +128,7 @@ def time_passes(
     answers: Sequence[str],
     requests: Requests,
 ) -> None:
-    """Write a `step` event for each pass, and the `window` of those after the warm-up. The time
-    between passes (events, checks) is its `paused_s`."""
+    """Write a `step` for each pass, and the `window` of timed passes; the rest is `paused_s`."""
     protocol, train = spec.protocol, spec.settings.train
     window_steps: list[events.Step] = []
     device.synchronize()  # earlier work of the device is not part of the first pass

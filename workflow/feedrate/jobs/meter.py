@@ -130,8 +130,7 @@ class Meter:
         self._window_s = None
 
     def end_epoch(self) -> None:
-        """The rows are used up, and the loop waits for its loader: workers that do not outlive an
-        epoch are stopped and started again here."""
+        """The loop waits for its loader, which may stop its workers here and start them again."""
         self._fetch_start, self._starts_epoch = self._adapter.mark(), True
 
     @contextmanager
@@ -172,8 +171,7 @@ class Meter:
         self._pending.append(PendingStep(event, numbers, self._fetches, self._waits))
 
     def write_steps(self, *, wait: bool) -> None:
-        """Write the steps whose numbers can be read, or all of them if `wait`, which costs nothing
-        where the loop itself has just read its loss: when it logs."""
+        """Write the steps whose numbers can be read, or all, if the host may `wait` for them."""
         while self._pending:
             step = self._pending[0]
             if not (wait or all(number.ready() for number in step.numbers.values())):

@@ -21,8 +21,7 @@ Energy = list[tuple[float, float | None]]
 
 
 class Product(msgspec.Struct):
-    """Products of square matrices in one precision; without `tflops` they failed, or, without
-    `failure` either, the kind of device has no product for it."""
+    """Products of square matrices; neither `tflops` nor `failure`: not for this kind of device."""
 
     precision: str
     side: int = 0

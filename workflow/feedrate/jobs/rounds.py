@@ -250,9 +250,8 @@ class Session:
         )
 
     def _live(self) -> Part:
-        """Training as in the window. If that waited for workers, batches come in bursts, and those
-        loaded while it started do not count. If it did not, the workers are ahead all the time:
-        they load as many batches first as they may, and a block can have any number of steps."""
+        """Training as in the window. If it waited for workers, batches come in bursts, and the ones
+        loaded early do not count. Else the workers first get as far ahead as they may."""
 
         def step(pipeline: Pipeline) -> None:
             batches = range(self._train.gradient_accumulation)

@@ -1,5 +1,4 @@
-"""Writes the store of decoded pictures that `decode: cache` reads (loading/decoders/cache.py); it
-fits the image size and the tokenizer of a model. data/manifest.py describes it."""
+"""Writes the store of pictures decoded for a model (data/manifest.py), for `decode: cache`."""
 
 import os
 import shutil
@@ -35,9 +34,8 @@ _KEPT_FREE = 0.05  # share of the disk that must stay free
 def write_store(
     prepared: Path, spec: StoreSpec, model: Built, out: Path, workers: int
 ) -> StoreIndex:
-    """Make the store for a model in the folder of `out` (index.json), which is replaced as a whole
-    or not at all. Raises DataError if a picture cannot be decoded, the disk is too small, or a
-    decoding process is killed."""
+    """Make the store in the folder of `out` (index.json), or nothing. Raises DataError if a picture
+    cannot be decoded, the disk is too small, or a decoding process is killed."""
     counts = manifest.read_manifest(prepared / manifest.MANIFEST).splits
     filled = (name for name, count in counts.items() if count.rows)
     splits = {name: read_split(prepared, name, model.column) for name in filled}

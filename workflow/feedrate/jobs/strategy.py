@@ -70,9 +70,8 @@ def shares_weights(spec: RunSpec) -> bool:
 
 def mixed_precision(train: TrainSettings) -> fsdp.MixedPrecision | fsdp.MixedPrecisionPolicy | None:
     """How sharded layers use half precision; None in fp32, or if the weights themselves are half.
-    Gradients are reduced in fp32, as with ddp: adding them in bf16 would round every sum to 8 bits,
-    and in fp16 it would overflow. Outputs are not cast, so that autocast computes the loss in fp32.
-    """
+    Gradients are reduced in fp32, as with ddp: sums in bf16 would be rounded to 8 bits, and in fp16
+    they would overflow. Outputs are not cast: autocast computes the loss in fp32."""
     if train.precision not in AUTOCAST:
         return None
     kind = fsdp.MixedPrecisionPolicy if train.limit_all_gathers is None else fsdp.MixedPrecision

@@ -1,8 +1,7 @@
 """The job of a run: `python -m feedrate train --spec SPEC --data MANIFEST --out RUN …`.
 
-Brings one run to its outcome: trained here, or decided by what earlier tries and smaller cells
-showed. docs/architecture.md lists the ends with their exit codes: a fault of the machine leaves no
-outcome but in the last try.
+Brings one run to its outcome: trained here, or decided by earlier tries and smaller cells.
+docs/architecture.md lists the ends with their exit codes.
 """
 
 import json

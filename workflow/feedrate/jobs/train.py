@@ -89,8 +89,8 @@ def run_job(
 def write_strategy(
     log: EventLog, spec: RunSpec, trainer: Any, device: Adapter, layers: tuple[type[Any], ...]
 ) -> None:
-    """Write how the model was sharded and computed; only `train` wraps it, so this comes after it,
-    and before an evaluation, which may wrap it again."""
+    """Write how the model was sharded and computed. Call it between `train`, which wraps the model,
+    and an evaluation, which may wrap it again."""
     fp32 = device.fp32()
     strategy = describe_strategy(trainer.model_wrapped, spec, layers)
     log.write(events.Strategy(rank=log.rank, fp32=fp32, **strategy))
@@ -164,8 +164,7 @@ def running_optimizer(optimizer: Any) -> str:
 
 
 def digest_weights(model: torch.nn.Module) -> str:
-    """A digest of the first `WEIGHTS_SAMPLED` numbers of each trained parameter: ranks that do not
-    exchange gradients differ in all of them."""
+    """A digest of the first numbers of each trained parameter, which differ without an exchange."""
     trained = (p.detach() for p in model.parameters() if p.requires_grad)
     sampled = torch.cat([p.flatten()[:WEIGHTS_SAMPLED].float() for p in trained]).cpu()
     return hashlib.sha256(sampled.numpy().tobytes()).hexdigest()[:16]

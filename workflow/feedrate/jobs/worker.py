@@ -187,8 +187,7 @@ def note_of(error: BaseException, about: str, rank: int) -> Note:
 
 
 def first_sentence(text: str) -> str:
-    """The line of a message that says what happened, without secrets, cut to a readable length; the
-    last one of a data-loader worker's traceback."""
+    """The line of a message or of a loader worker's traceback that says what happened, masked."""
     for pattern, sentence in _LOADER_MESSAGES.items():
         if match := re.match(pattern, text):
             return sentence.format(match[1])

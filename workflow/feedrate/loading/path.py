@@ -1,7 +1,6 @@
 """The loading paths: from the rows of a dataset to batches for the model.
 
-The Trainer's loader always gives order and shards. Its own workers make the batches, or a loader
-library or a decoder on the device does.
+The Trainer's loader gives order and shards; workers, a library or a device makes the batches.
 """
 
 import importlib
@@ -53,8 +52,7 @@ class LoadingPath(ABC):
 
     @abstractmethod
     def wrap(self, loader: Any) -> Any:
-        """Make a loader that the Trainer prepared take this path: all give the same samples in the
-        same order, the Trainer's. Raises UnsupportedError."""
+        """The Trainer's loader on this path, with the same order. Raises UnsupportedError."""
 
     @abstractmethod
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
@@ -159,9 +157,8 @@ class DevicePath(FeedPath):
     maker = f"{setting}: the decoder on the device"
 
     def __init__(self, feed: Callable[..., Feed], *, ready_batches: int, timeout_s: float) -> None:
-        """`feed` makes a decoder from a dataset and the size of its largest batch; loaders do not
-        share one. The decoder prepares `ready_batches` ahead. Its batches are on the device, have
-        the form that `collate` gives, and are not changed by later ones."""
+        """`feed` makes a loader's decoder, which prepares `ready_batches` ahead. Its batches are on
+        the device, have the form that `collate` gives, and are not changed by later ones."""
         self.feed, self.round_size, self.timeout_s = feed, ready_batches, timeout_s
 
 

@@ -111,8 +111,7 @@ class Process:
 
     @contextmanager
     def span(self, stage: Stage, samples: int) -> Iterator[None]:
-        """Record this context. Its CPU time is of the process with the threads that compute for it;
-        in another thread of the process, which loads beside others, of that thread."""
+        """Record this context. CPU time is of the process, or of a thread that loads for itself."""
         cpu_clock = self.cpu_clock if get_ident() == self._thread else thread_time
         start_cpu_s, start_s = cpu_clock(), perf_counter()
         yield

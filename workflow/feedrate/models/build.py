@@ -113,8 +113,7 @@ def heads_of(model: str) -> dict[str, tuple[str, ...]]:
 
 
 def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """The same model for callers that need only sizes and the tokenizer. Random weights are on
-    torch's meta device, where they take no memory."""
+    """The model for its sizes: random weights are on the meta device, where they take no memory."""
     return build(settings, loader, prepared, on="meta")
 
 
@@ -161,8 +160,7 @@ def find_checkpoint(settings: ModelSettings) -> str:
 
 
 def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
-    """`kind.from_pretrained` of the checkpoint (a configuration, a tokenizer or a model). Raises
-    ModelError if a part is missing or broken, or without the hub."""
+    """The checkpoint's configuration, tokenizer or model, of class `kind`. Raises ModelError."""
     from safetensors import SafetensorError
 
     name = find_checkpoint(settings)

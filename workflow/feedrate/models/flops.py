@@ -93,8 +93,7 @@ def empty(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Te
 
 
 class Counter(Operations):
-    """Sums FLOPs by torch's formulas. (Its FlopCounterMode also follows the modules, and so takes
-    1.5 times as long; each training job waits for the count.)"""
+    """Sums FLOPs by torch's formulas. (Its FlopCounterMode takes longer, and each job waits.)"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,9 +120,8 @@ def outline_of(model: torch.nn.Module) -> torch.nn.Module:
 
 def count_flops(built: Built, max_tokens: int) -> float:
     """FLOPs of a sample of so many tokens, 2 per multiply-add: forward and backward, or, of a head
-    for inference, forward. Counting takes 0.4 s (tiny) to 10 s (10B). The texts are full; padded
-    ones differ by less than 0.3% in FLAVA. Attention, checkpointing and precision of a run change
-    nothing."""
+    for inference, forward. Counting takes 0.4 s (tiny) to 10 s (10B). Attention, checkpointing and
+    precision of a run change nothing; padding changes less than 0.3% in FLAVA."""
     model = built.outline
     with torch.device("meta"), NoValues() as no_values, stop_exchanges(model):
         no_values.model = model
@@ -145,8 +143,7 @@ def empty_batch(built: Built, max_tokens: int, rows: int) -> dict[str, Tensor]:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
-    """Fused attention as one kernel, as on a GPU; the meta device would choose the steps of the
-    eager form. Mask and dropout move and keep next to nothing."""
+    """Fused attention as one kernel, as on a GPU. Mask and dropout keep next to nothing."""
     fused = torch.ops.aten._scaled_dot_product_efficient_attention
     return fused(query, key, value, None, True)[0]
 

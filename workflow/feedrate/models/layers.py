@@ -1,5 +1,4 @@
-"""Changes to any model: masks that nobody waits for, fused attention, checkpointing, half and 8-bit
-precision, no exchange."""
+"""Changes to any model: masks, fused attention, checkpointing, half and 8-bit precision."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,9 +41,8 @@ for _kind in ("eager", "sdpa"):
 
 
 def use_sdpa(model: Module, kinds: Kinds) -> None:
-    """Replace the attention of the modules of `kinds` with torch's fused attention. They have
-    linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which transformers runs
-    only eagerly. The attention probabilities are not returned."""
+    """Replace the attention of modules of `kinds` with torch's fused one, without probabilities: of
+    BridgeTower and FLAVA, which transformers runs only eagerly."""
     for module in model.modules():
         if isinstance(module, kinds):
             module.forward = partial(_sdpa, module)
@@ -172,7 +170,6 @@ CLIP: dict[str, Any] = {
     "mean": (0.48145466, 0.4578275, 0.40821073),
     "std": (0.26862954, 0.26130258, 0.27577711),
 }
-"""Statistics of the pixels, by channel, for CLIP, BridgeTower and FLAVA: the library's image
-processors for them use these values."""
+"""Pixel statistics by channel of the library's processors for CLIP, BridgeTower and FLAVA."""
 IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 """The same for image classification on ImageNet-1K."""

@@ -43,8 +43,7 @@ from feedrate.models.flops import (
 from feedrate.models.layers import cast
 
 ERROR = 0.1
-"""Allowance for the error of a peak, kernels' workspaces and fragmentation; the largest error found
-is 5.6%, on one Gaudi2 (docs/memory.md)."""
+"""Allowance for a peak's error, workspaces and fragmentation; the largest error found is 5.6%."""
 CONTEXT_GIB = 1.0
 """Of an accelerator's context, libraries and communication, outside the allocator: an estimate."""
 ROWS = 1009
@@ -154,9 +153,9 @@ def peak_gib(settings: Settings, device: Device, batch: int) -> float:
 
 
 def gathered_gib(built: Built, train: TrainSettings) -> tuple[float, float]:
-    """What FSDP holds besides shards, GiB: while layers run, the parts outside the layers, this and
-    the next layer, a gathered copy, and a layer's gradients before and after their cast; and at
-    the end, weights and gradients of the parts outside the layers."""
+    """What FSDP holds besides shards, GiB: while layers run, the parts outside the layers, two
+    layers, a gathered copy, and a layer's gradients before and after their cast; and at the end,
+    weights and gradients of the parts outside the layers."""
     parts = [part for part in built.model.modules() if isinstance(part, built.layers)]
     sizes = [sum(p.numel() for p in part.parameters()) for part in parts]
     layer, root = max(sizes, default=0), built.parameters - sum(sizes)

@@ -1,7 +1,6 @@
 """The decoders, one file each: they turn JPEG files into pixels on one of the decode paths.
 
-docs/loading.md ("Add a decoder") lists the constants that they declare, which are read without
-importing them, and what they define. No other decode path ever replaces the one that was asked for.
+docs/loading.md ("Add a decoder") lists what they define. No decode path ever replaces another one.
 """
 
 from pathlib import Path

@@ -67,8 +67,7 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
-    """Reads, decodes, crops, resizes and normalises READY_BATCHES ahead; tokens pass through. The
-    reader runs in the thread that asks for a batch; `num_threads` reach only other operators."""
+    """Reads, decodes, crops, resizes and normalises READY_BATCHES ahead; tokens pass through."""
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(

@@ -28,8 +28,7 @@ class Store:
     """One split of a store, memory-mapped: workers and ranks share the pages."""
 
     def __init__(self, folder: Path, split: str) -> None:
-        """Raise DataError if the store is of other data, or has other sizes than its index says.
-        (`check_store` compares their checksums once in each job.)"""
+        """Raise DataError for other data or sizes. `check_store` compares checksums, once a job."""
         self._pixels_path = folder / PIXELS
         index = read_store(folder)
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)

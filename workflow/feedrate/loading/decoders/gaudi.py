@@ -23,7 +23,7 @@ from feedrate.loading.pixels import Batch
 
 LEVEL = "device"
 KINDS = ("hpu",)
-# The pipeline calls our reader in the thread that asks for a batch, and has its own prefetching.
+# The pipeline calls our reader in the thread that requests a batch, and has its own prefetching.
 IGNORES = ("workers", "prefetch_factor", "persistent_workers")
 
 READY_BATCHES = 3  # batches that the pipeline prepares ahead, as in optimum-habana's example
@@ -67,8 +67,7 @@ class MediaDecoder:
         self._count = 0
 
     def __call__(self, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """One epoch of batches on the device. Raises UnsupportedError if the pipeline does not
-        start, MediaError if it ends too early or too late."""
+        """One epoch of batches on the device. Raises UnsupportedError and MediaError."""
         true_sizes = self._feed.begin(order)
         # A pipeline may ask for the length only once, so another length needs a new pipeline.
         if self._pipeline is None or len(self._feed) != self._count:

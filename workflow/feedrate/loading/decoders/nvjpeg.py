@@ -25,8 +25,7 @@ KINDS = ("cuda",)
 READY_BATCHES = 2  # batches that are decoded ahead: one is decoded while one waits
 
 NO_MEMORY = re.compile(r"Failed to [^:\n]*: 5\b")
-"""How torchvision reports NVJPEG_STATUS_ALLOCATOR_FAILURE. nvJPEG allocates by itself, from what
-torch has left."""
+"""How torchvision reports NVJPEG_STATUS_ALLOCATOR_FAILURE: nvJPEG does not use torch's memory."""
 
 DecodeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 """JPEG files (uint8, on the host) to uint8 (3, h, w) on the device; RuntimeError for a bad one."""

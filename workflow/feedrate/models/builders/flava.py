@@ -121,8 +121,8 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
 class Flava(FlavaForPreTraining):
     """FLAVA on image-text pairs; masks its inputs itself, so it takes the same batches as others.
     Its losses are of pairs; with `unimodal_losses` in its configuration also of masked images and
-    masked texts alone (MIM, MLM). Parts that no loss uses (poolers, the heads of MIM and
-    MLM) are frozen: without a gradient DistributedDataParallel would search them at every step."""
+    masked texts alone (MIM, MLM). Parts without a loss are frozen: DistributedDataParallel would
+    search them at every step."""
 
     masking: Masking
 
@@ -200,9 +200,8 @@ class Flava(FlavaForPreTraining):
         return self.flava.text_model.embeddings.word_embeddings
 
     def draw_tokens(self) -> None:
-        """Draw special tokens and positions at random, which the library initialises with zeros.
-        Layer norm divides a token of zeros by its epsilon. Its gradients of 1e4 would take almost
-        all of the clipped norm."""
+        """Draw special tokens and positions at random, which the library initialises with zeros:
+        gradients of 1e4 after the layer norm of zeros would take most of the clipped norm."""
         zeros = "cls_token", "mask_token", "image_model.embeddings.position_embeddings"
         for name, parameter in self.named_parameters():
             if name.endswith(zeros):

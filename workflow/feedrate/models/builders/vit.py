@@ -86,9 +86,8 @@ class PatchTokens(nn.Module):
 
 
 class Classifier(metaclass=ABCMeta):
-    """A classifier of images as a model of pairs; the only token of a row is its class. Its only
-    base is `object`, as a module's is. Sharding replaces the class of a model, and Python permits
-    that only between equal layouts."""
+    """A classifier of images as a model of pairs; the only token of a row is its class. Its base is
+    `object`: sharding replaces a model's class, which Python permits only between equal layouts."""
 
     @abstractmethod
     def logits(self, pixels: Tensor) -> Tensor:
