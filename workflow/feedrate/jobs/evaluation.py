@@ -105,9 +105,8 @@ def read_answers(
         captions: list[dict[str, torch.Tensor]] = [{}]
         captions += [{"input_ids": ids[rows], "attention_mask": mask[rows]} for ids, mask in texts]
         for part, tokens in zip(parts, captions, strict=True):
-            _, answer, _ = trainer.prediction_step(
-                trainer.model, batch | tokens, False, ignore_keys=ignored
-            )
+            inputs = batch | tokens
+            _, answer, _ = trainer.prediction_step(trainer.model, inputs, False, ignored)
             outputs = answer if isinstance(answer, tuple) else (answer,)
             part.append([output.float().cpu().numpy() for output in outputs])
     return [[np.concatenate(output) for output in zip(*part, strict=True)] for part in parts]

@@ -328,10 +328,10 @@ class EventTail:
         with suppress(OSError), self._path.open("rb") as stream:
             stream.seek(self._offset)
             added = stream.read()
-        complete = added.rfind(b"\n") + 1
-        self._offset += complete
+        complete = added[: added.rfind(b"\n") + 1]
+        self._offset += len(complete)
         events = []
-        for line in added[:complete].splitlines():
+        for line in complete.splitlines():
             with suppress(ValueError, RecursionError):
                 if event := decode(line):
                     events.append(event)

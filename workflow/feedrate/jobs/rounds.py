@@ -22,16 +22,8 @@ from torch.profiler import record_function
 
 from feedrate.config.spec import RunSpec, Stage
 from feedrate.devices.base import Adapter
-from feedrate.jobs import events
-from feedrate.jobs.blocks import (
-    FEWEST_ROUNDS,
-    EndlessBatches,
-    Part,
-    Pipeline,
-    has_ample_loader,
-    needs_more,
-    write_trace,
-)
+from feedrate.jobs import blocks, events
+from feedrate.jobs.blocks import EndlessBatches, Part, Pipeline, needs_more
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import note_of
 from feedrate.loading.dataset import PairDataset, collate
@@ -119,7 +111,7 @@ class Session:
                 if kind not in complete and number % self._block_interval(kind) == 0:
                     self._attempt(kind, partial(self._block, kind, number))
             parts = {k: self._parts[k] for k in self._parts.keys() - self._failed - complete}
-            if not self._largest(not has_ample_loader(parts)):
+            if not self._largest(not blocks.has_ample_loader(parts)):
                 complete.add("loader")
                 del parts["loader"]
             walls_s = {kind: part.walls_s for kind, part in parts.items()}
@@ -169,7 +161,7 @@ class Session:
         if kind != "loader" or {"live", "loader"} & self._failed:
             return 1
         ratio = self._parts["loader"].block_s / self._parts["live"].block_s
-        return max(1, min(round(ratio), BLOCKS // FEWEST_ROUNDS))
+        return max(1, min(round(ratio), BLOCKS // blocks.FEWEST_ROUNDS))
 
     def _untimed_steps(self, kind: str) -> int:
         """Steps before a block's clock starts: equally many on ranks that exchange gradients."""
@@ -231,7 +223,7 @@ class Session:
         folder = Path(self._trainer.args.output_dir).parent
         with self._stage_marks(), live.context():
             self._repeat(live, self._untimed_steps("live"))
-            write_trace(self._adapter, self._log, folder, live.step, steps)
+            blocks.write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
     def _part_with_loader(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:

@@ -123,6 +123,7 @@ class PairDataset(Dataset[Sample]):
         else:
             tokens = tokenise(model.tokenizer, texts, loader.max_tokens)
             self.input_ids, self.attention_mask = tokens
+        self._tokens = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
         self.paths = [prepared / image for image in self.images]
         source = Source(self.paths, self.image_px, loader, self._store)
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
@@ -175,10 +176,6 @@ class PairDataset(Dataset[Sample]):
         """Shape and type of one sample's tensors, by name."""
         tokens = {name: (tuple(rows.shape[1:]), rows.dtype) for name, rows in self._tokens.items()}
         return {"pixel_values": (self.shape, self.dtype)} | tokens
-
-    @property
-    def _tokens(self) -> Sample:
-        return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
 
     def _fill(self, batch: torch.Tensor, rows: list[int]) -> None:
         """Write the samples' pixels to `batch`, (rows, 3, h, w) of `dtype`."""

@@ -2,7 +2,6 @@
 the arithmetic of a device, and the memory of weights and states."""
 
 import copy
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -76,7 +75,10 @@ class Operations(TorchDispatchMode):
                 return func(*args, **kwargs)
             key = func, form_of(args), form_of((*kwargs.items(),))
             if forms := self._forms.get(key):
-                tensors = tuple(form and empty(*form) for form in forms)
+                tensors = tuple(
+                    form and torch.empty_strided(*form[:2], dtype=form[2], device="meta")
+                    for form in forms
+                )
                 return tensors[0] if len(tensors) == 1 else tensors
             result = func(*args, **kwargs)
             results = result if isinstance(result, tuple) else (result,)
@@ -85,11 +87,6 @@ class Operations(TorchDispatchMode):
             ):
                 self._forms[key] = [value if value is None else form_of(value) for value in results]
             return result
-
-
-def empty(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """A new tensor without values."""
-    return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
 
 class Counter(Operations):

@@ -31,15 +31,8 @@ from feedrate.data.manifest import SAMPLES, TOKENIZER
 from feedrate.data.prepare import train_tokenizer
 from feedrate.devices.base import AUTOCAST, adapter_class
 from feedrate.devices.host import GIB
+from feedrate.models import flops
 from feedrate.models.build import Built, build_bare
-from feedrate.models.flops import (
-    AsOnDevice,
-    NoValues,
-    Operations,
-    attend,
-    empty_batch,
-    states_gib,
-)
 from feedrate.models.layers import cast
 
 ERROR = 0.1
@@ -86,7 +79,7 @@ class Trace(NamedTuple):
 def needs(settings: Settings, device: Device) -> Needs:
     """The memory of a training step on each of the `count` accelerators of a device."""
     train, trace, room = settings.train, trace_of(settings, device), room_gib(settings, device)
-    parts = states_gib(trace.built.model, train, device.count)
+    parts = flops.states_gib(trace.built.model, train, device.count)
     peak = peak_gib(settings, device, train.batch_size)
     verdict: Any = "close"
     if room is None:
@@ -130,7 +123,7 @@ def peak_gib(settings: Settings, device: Device, batch: int) -> float:
     the first step; with `ddp_bucket_view` the gradients are views of them, else additional memory
     (torch's reducer.cpp)."""
     train, trace = settings.train, trace_of(settings, device)
-    parts = states_gib(trace.built.model, train, device.count)
+    parts = flops.states_gib(trace.built.model, train, device.count)
     weights, gradients, states = (0.0, 0.0, 0.0) if train.cpu_offload else parts
     base_gib, gradient_shares = weights + states, trace.gradient_shares
     has_buckets = device.count > 1 and train.strategy == "ddp"
@@ -192,22 +185,22 @@ def _trace(model: ModelSettings, tokens: int, precision: Any, in_half: bool, cpu
     cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
     if in_half:
         built.model.to(half)
-    live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
+    live = follow(built, tokens, flops.AsOnDevice(half, cpu=cpu))
     fixed, of_samples, gradients = np.array(live.moments, dtype=float).T
     trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
     return Trace(built, fixed, of_samples / ROWS, gradients / trained, live.forward)
 
 
-def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
+def follow(built: Built, tokens: int, arithmetic: flops.AsOnDevice) -> "Live":
     """Follow the storages of a forward and a backward pass of full samples."""
     live = Live(built.model)
     for parameter in built.model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(live.take)
-    fused = patch.object(functional, "scaled_dot_product_attention", attend)
-    with torch.device("meta"), NoValues() as no_values, fused, live:
+    fused = patch.object(functional, "scaled_dot_product_attention", flops.attend)
+    with torch.device("meta"), flops.NoValues() as no_values, fused, live:
         no_values.model = built.model
-        batch = empty_batch(built, tokens, ROWS)
+        batch = flops.empty_batch(built, tokens, ROWS)
         with arithmetic:
             arithmetic.casts = {}
             loss = built.model(**batch, return_loss=True)["loss"]
@@ -218,7 +211,7 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
     return live
 
 
-class Live(Operations):
+class Live(flops.Operations):
     """Sums the bytes of live storages, except a model's, after every operation."""
 
     def __init__(self, model: torch.nn.Module) -> None:
