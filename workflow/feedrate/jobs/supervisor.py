@@ -222,9 +222,8 @@ def read_commit() -> str:
 
 
 def result_of_earlier_tries(run: Path, own: workplace.Workplace) -> Result | None:
-    """The result that the earlier tries of this call decide, if the scheduler ended the last one
-    for lack of memory, or at a time limit that this try does not exceed. Else this try may do
-    better. `own` is the workplace of this try."""
+    """The result, if the scheduler ended the last of this call's tries for lack of memory, or at a
+    time limit that this try, in its `own` workplace, does not exceed. Else it may do better."""
     if own.since == workplace.NO_CALL:
         return None
     places = [place for place in workplace.leftovers(run) if place.since == own.since]

@@ -89,8 +89,7 @@ def run_job(
 def write_strategy(
     log: EventLog, spec: RunSpec, trainer: Any, device: Adapter, layers: tuple[type[Any], ...]
 ) -> None:
-    """Write how the model was sharded and computed. Call it between `train`, which wraps the model,
-    and an evaluation, which may wrap it again."""
+    """Write how the model was sharded and computed; a later evaluation may wrap it once more."""
     fp32 = device.fp32()
     strategy = describe_strategy(trainer.model_wrapped, spec, layers)
     log.write(events.Strategy(rank=log.rank, fp32=fp32, **strategy))

@@ -134,8 +134,7 @@ class PairDataset(Dataset[Sample]):
         return len(self.images)
 
     def __getitem__(self, row: int) -> Sample:
-        """pixel_values (3, image_px, image_px), float32 (normalised) or uint8; input_ids and
-        attention_mask (max_tokens,)."""
+        """pixel_values (3, px, px), uint8 or float32; input_ids, attention_mask (max_tokens,)."""
         sample = {"pixel_values": self._pixels(row).expand(self.shape)}
         return sample | {name: values[0] for name, values in self.tokens_of([row]).items()}
 

@@ -24,8 +24,7 @@ from feedrate.loading.pixels import LEVELS, Batch, crop, decode
 from feedrate.loading.workers import equip, raise_on_hang
 
 HELD_BATCHES = 3
-"""Batches that a rank holds: the current one, the next, which accelerate requests early, and one on
-its way to the device."""
+"""Batches of a rank: this one, the next (accelerate requests it early), and one on its way."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the rows of each; an order without a length has no end."""
 Request = TypeVar("Request")
@@ -110,8 +109,7 @@ class FeedPath(LoadingPath):
     """Makes the batches of a dataset; the number is the size of the largest batch, in samples."""
 
     def wrap(self, loader: Any) -> Any:
-        """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
-        its inner one replaced."""
+        """The Trainer's loader, which seeds epochs and sees their ends, with another one inside."""
         if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
             raise UnsupportedError(
                 f"{self.setting}: the Trainer's loader is not one of accelerate's (it has no "
@@ -181,8 +179,7 @@ def open_path(
     device: Adapter, loader: LoaderSettings, *, held_batches: int = HELD_BATCHES
 ) -> LoadingPath:
     """The loading path of a run; it takes resources with its first batch. A rank holds up to
-    `held_batches` at a time. Raises UnsupportedError for a path that this device, or the software
-    on this host, does not have; no other path replaces it."""
+    `held_batches` at a time. Raises UnsupportedError if the device or the software lacks it."""
     on_device, library = loader.decode == "device", library_of(loader)
     if on_device and library and device.kind != "cuda":
         raise UnsupportedError(f"loader.decode: device: {library} needs an NVIDIA GPU; use host")
@@ -211,8 +208,7 @@ PICTURES = 16
 class Distance(NamedTuple):
     """Distance over all pixels and channels of the compared pictures."""
 
-    mean_abs_diff: float
-    """In levels of 0 to 255. Rounding to levels and clipping overshoot contribute 0.2 to 0.35."""
+    mean_abs_diff: float  # in levels of 255; rounding and clipping overshoot add 0.2 to 0.35
     psnr_db: float | None  # 10 log10(255^2 / mean squared difference); None if nothing differs
     worst_abs_diff: float  # mean difference of the picture that differs most, in levels
 

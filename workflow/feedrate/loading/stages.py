@@ -100,8 +100,7 @@ class Process:
     cpu_clock: Callable[[], float] = staticmethod(process_time)  # NaN where the time is unknown
 
     def __init__(self, spans: NDArray[np.float64], counts: Any, switch: Any, number: int) -> None:
-        """`spans` (SPANS, 4), `counts` (its first is this process's) and `switch` (on, start of the
-        recording in s) are shared."""
+        """Shared: `spans` (SPANS, 4), `counts` (from ours on), `switch` (on, its start in s)."""
         self._spans = spans
         # numpy is slow for single numbers.
         self._counts, self.switch = memoryview(counts), memoryview(switch)

@@ -71,16 +71,16 @@ def _sdpa(
 ) -> tuple[Tensor, None]:
     """Attention of `hidden_states` (batch, tokens, hidden) to themselves or to the encoder's."""
     source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
-    query, key, value = (
-        linear(states).unflatten(-1, (-1, module.attention_head_size)).transpose(1, 2)
-        for linear, states in zip(
-            (module.query, module.key, module.value), (hidden_states, source, source), strict=True
-        )
-    )
+
+    def split(vectors: Tensor) -> Tensor:
+        """(batch, heads, tokens, dim) of (batch, tokens, hidden)."""
+        return vectors.unflatten(-1, (-1, module.attention_head_size)).transpose(1, 2)
+
+    query, key, value = module.query(hidden_states), module.key(source), module.value(source)
     mask = None if attention_mask is None else attention_mask.to(query.dtype)
     dropout = module.dropout.p if module.training else 0.0
     attention = functional.scaled_dot_product_attention
-    mixed = attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    mixed = attention(split(query), split(key), split(value), attn_mask=mask, dropout_p=dropout)
     return mixed.transpose(1, 2).flatten(-2), None
 
 

@@ -119,9 +119,8 @@ def room_gib(settings: Settings, device: Device) -> float | None:
 
 
 def peak_gib(settings: Settings, device: Device, batch: int) -> float:
-    """Peak of the tensors on each device, GiB. DDP makes buckets as large as the gradients before
-    the first step; with `ddp_bucket_view` the gradients are views of them, else additional memory
-    (torch's reducer.cpp)."""
+    """Peak of the tensors on each device, GiB. Before the first step, DDP makes buckets of the size
+    of the gradients, which are views of them with `ddp_bucket_view` (torch's reducer.cpp)."""
     train, trace = settings.train, trace_of(settings, device)
     parts = flops.states_gib(trace.built.model, train, device.count)
     weights, gradients, states = (0.0, 0.0, 0.0) if train.cpu_offload else parts

@@ -62,8 +62,7 @@ class SideStream:
             self._stream.synchronize()
 
     def take_thread(self) -> None:
-        """Make this stream's GPU the calling thread's: a new thread would open a context on the
-        first GPU of the job, about 0.5 GB for each other rank."""
+        """Use this stream's GPU in a new thread: else it opens a context of 0.5 GB on the first."""
         if self._stream:
             torch.cuda.set_device(self._stream.device)
 
@@ -102,10 +101,9 @@ class GpuDecoder:
             return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
 
     def _make(self, request: tuple[list[int], Iterable[torch.Tensor]]) -> Batch:
-        """The batch of these rows and their files, complete on the device. nvJPEG works on a stream
-        of its own. Ours waits for it, but it does not wait for ours: it would overwrite memory that
-        ours still reads (pytorch/vision, pull request 9606), and it reads the files after the call.
-        So each batch is finished before the next one begins."""
+        """The batch of these rows and files, finished on the device before the next one begins:
+        nvJPEG does not wait for our stream, would overwrite memory that it still reads
+        (pytorch/vision, pull request 9606), and reads the files after the call."""
         data, (rows, files) = self._dataset, request
         encoded = list(files)
         with self._stream(), torch.no_grad():
@@ -119,8 +117,7 @@ class GpuDecoder:
             }
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Decode all files at once; if that fails, one by one, to name the file at fault, unless
-        the error is the device's own, such as a lack of memory."""
+        """Decode all files at once, or one by one if a file fails, which the error then names."""
         try:
             return self._decode_all(encoded)
         except (torch.OutOfMemoryError, torch.AcceleratorError):

@@ -51,8 +51,7 @@ TINY: dict[str, dict[str, int]] = {
 
 IGNORED = -100  # label of a token that takes no part in a loss
 WORD_SHARE = 0.15
-"""Share of the words that are hidden, as in BERT: 80% of these become the mask token, 10% another
-token, and 10% stay."""
+"""Share of hidden words, as in BERT: 80% become the mask token, 10% another token, 10% stay."""
 PATCH_SHARE = 75 / 196
 """Share of the patches that are hidden, as in BEiT (75 of 14 x 14); here they form no blocks."""
 MISMATCH_SHARE = 0.1
@@ -120,9 +119,8 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
 
 class Flava(FlavaForPreTraining):
     """FLAVA on image-text pairs; masks its inputs itself, so it takes the same batches as others.
-    Its losses are of pairs; with `unimodal_losses` in its configuration also of masked images and
-    masked texts alone (MIM, MLM). Parts without a loss are frozen: DistributedDataParallel would
-    search them at every step."""
+    Its losses are of pairs; with `unimodal_losses` also of masked images and texts (MIM, MLM).
+    Parts without a loss are frozen: DistributedDataParallel would search them at every step."""
 
     masking: Masking
 
