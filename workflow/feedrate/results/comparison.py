@@ -90,7 +90,8 @@ def read_runs(folder: Path) -> list[Run]:
                 text = file.read_text(encoding="utf-8")
                 facts |= json.loads(text if file == outcome else text.partition("\n")[0])
         study, device, cell, name = outcome.parts[-5:-1]
-        if match := paths.RUN_FOLDER.fullmatch(name):
+        match = paths.RUN_FOLDER.fullmatch(name)
+        if match:
             facts |= {"study": study, "device": device, "cell": cell}
             facts |= {"repeat": int(match["repeat"]), "name": name.partition("-")[2]}
             runs.append(facts | {"folder": str(outcome.parent)})
@@ -104,9 +105,9 @@ def run_set(runs: Sequence[Run], name: str) -> list[Run]:
     first = next((run for run in runs if run["name"] == name), None)
     if first is None:
         return []
-    code, alike = first["source_digest"], [r for r in runs if _software(r) == _software(first)]
-    calls = {run["call"] for run in alike if run["source_digest"] == code} - {""}
-    codes = {run["source_digest"] for run in alike if run["call"] in calls} | {code}
+    code, equals = first["source_digest"], [r for r in runs if _software(r) == _software(first)]
+    calls = {run["call"] for run in equals if run["source_digest"] == code} - {""}
+    codes = {run["source_digest"] for run in equals if run["call"] in calls} | {code}
     newest: dict[Any, Run] = {}
     for run in runs:
         is_untried = run["packages"] is None and run["call"] in calls
@@ -129,23 +130,24 @@ def run_sets(runs: Sequence[Run]) -> Iterator[list[Run]]:
 def compare(before: Sequence[Run], after: Sequence[Run], thresholds: Thresholds) -> list[Row]:
     """A row for each cell of either set, by study, device and ratio: slowest first, cells without a
     ratio last."""
-    cells: dict[tuple[str, str, str], tuple[list[Run], list[Run]]] = {}
+    cells: dict[tuple[str, str, str], dict[str, list[Run]]] = {}
     renamed = []  # so that noise is between repeats within a set, not between the sets
-    for number, (side, runs) in enumerate((("before", before), ("after", after))):
+    for side, runs in (("before", before), ("after", after)):
         for run in runs:
-            cells.setdefault(itemgetter(*KEY)(run), ([], []))[number].append(run)
+            sides = cells.setdefault(itemgetter(*KEY)(run), {"before": [], "after": []})
+            sides[side].append(run)
             renamed.append(run | {"cell": f"{side} {run['cell']}"})
     noise = noise_by_device(renamed)
-    numbers = Counter(key[:2] for key, (old, new) in cells.items() if _rates(old) and _rates(new))
+    numbers = Counter(key[:2] for key, sides in cells.items() if all(map(_rates, sides.values())))
     rows = []
-    for key, (old, new) in cells.items():
+    for key, sides in cells.items():
         row: Row = dict(zip(KEY, key, strict=True)) | parse_levels(key[2], BETWEEN_LEVELS)
-        old_rates, new_rates = _rates(old), _rates(new)
-        for side, runs, rates in (("before", old, old_rates), ("after", new, new_rates)):
-            statuses = (run["status"] for run in runs)
+        for side, runs in sides.items():
+            statuses, rates = (run["status"] for run in runs), _rates(runs)
             row[f"status_{side}"] = min(statuses, key=STATUSES.index, default="")
             row[f"ok_runs_{side}"] = len(rates)
             row[f"samples_per_s_{side}"] = median(rates) if rates else None
+        old, new = sides["before"], sides["after"]
         row["same_runs"] = len(_starts(old) & _starts(new))
         changes = row["changes"] = differences(old, new)
         words = {fact.split()[0] for fact in changes if not _is_software(fact)}
@@ -153,8 +155,9 @@ def compare(before: Sequence[Run], after: Sequence[Run], thresholds: Thresholds)
         row["software"] = ";".join(
             f"{fact} {was} to {now}" for fact, (was, now) in changes.items() if _is_software(fact)
         )
-        if old_rates and new_rates:
-            row |= judge(old_rates, new_rates, thresholds, noise.get(key[:2]), numbers[key[:2]])
+        if row["ok_runs_before"] and row["ok_runs_after"]:
+            device = key[:2]
+            row |= judge(_rates(old), _rates(new), thresholds, noise.get(device), numbers[device])
             if row["same_runs"] == len(old) == len(new):
                 row["change"] = EQUAL  # none was repeated
         else:

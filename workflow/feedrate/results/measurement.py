@@ -202,6 +202,7 @@ def _utilisation(
         values["mfu_achievable"] = values["tflops_per_device"] / peak.achievable_tflops
     if peak and peak.datasheet_tflops:
         values["mfu"] = values["tflops_per_device"] / peak.datasheet_tflops
-        if real := flops_per_sample(ranks, "flops_per_real_sample"):
-            values["mfu_real_tokens"] = values["mfu"] * real / flops
+        real_flops = flops_per_sample(ranks, "flops_per_real_sample")
+        if real_flops:
+            values["mfu_real_tokens"] = values["mfu"] * real_flops / flops
     return values
