@@ -20,7 +20,7 @@ _ALIKE = 0.7
 
 
 class ConfigError(ExpectedError):
-    """A wrong configuration; the message names file, key, value and noun is allowed."""
+    """A wrong configuration; the message names file, key, value and what is allowed."""
 
 
 def raise_all(errors: Sequence[str]) -> None:
