@@ -143,6 +143,7 @@ def test_two_sites_become_one_report(made, tmp_path, monkeypatch, capsys):
     page = (out / "report.html").read_text()
     assert "(north)" in page
     assert "(south)" in page
+    assert "(north) (south)" not in page, "a label has its own site alone"
 
 
 def test_runs_of_another_configuration_are_left_out(made, tmp_path, monkeypatch, capsys):
