@@ -240,7 +240,7 @@ BAD = {
     "truncated PNG": (encoded(drawing((640, 480)), "PNG")[:500], "cannot be decoded"),
     "only a header": (encoded(drawing())[:20], "not an image"),
     "bomb": (png_header(60_000, 60_000), "decompression bomb"),
-    "small bomb": (png_header(9_000, 9_000), "9000 x 9000 px"),
+    "small bomb": (png_header(9_000, 9_000), "9000 x 9000 px: a decompression bomb"),
     "lying header": (png_header(4_000, 4_000), "cannot be decoded"),
     "tiny": (encoded(drawing((15, 40))), "below 16 px"),
     "strip": (encoded(drawing((2000, 20))), "20 times the other"),

@@ -72,13 +72,18 @@ def compare(options: argparse.Namespace) -> int:
     sides = (
         f"Before: {options.old}, {times_text(before)}\nAfter: {options.new}, {times_text(after)}"
     )
-    parts = [*difference_tables(rows), *study_tables(rows, thresholds.confidence)]
+    parts = list(difference_tables(rows))
+    interval = f"joint {thresholds.confidence:.0%} interval"
+    columns = ("device", "cell", "before", "after", "ratio", interval, "change", "")
+    for study, group in groupby(rows, key=itemgetter("study")):
+        lines = map(cells_of, group)
+        left = ("device", "cell", "change")
+        parts.append(table(study, columns, lines, left=left, wrapped=("",)))
     counts = Counter(row["change"] for row in rows)
     changes = ", ".join(f"{counts[word]} {word}" for word in comparison.CHANGES if counts[word])
     summary = f"{counted(len(rows), 'cell')}: {changes}."
     if options.format == "markdown":
-        lines = sides.replace("\n", "  \n")
-        print("\n\n".join([summary, lines, *map(markdown, parts)]))
+        print("\n\n".join([summary, sides.replace("\n", "  \n"), *map(markdown, parts)]))
     else:
         console = output()
         console.print(Text(f"{sides}\n"), soft_wrap=True)
@@ -107,15 +112,6 @@ def difference_tables(rows: Sequence[Row]) -> Iterator[Table]:
         columns = ("what", "before", "after", "devices")
         lines = (map(Text, (*change, ", ".join(names))) for change, names in devices.items())
         yield table("What else differs", columns, lines, wrapped=columns)
-
-
-def study_tables(rows: Sequence[Row], confidence: float) -> Iterator[Table]:
-    """The cells of each study."""
-    interval = f"joint {confidence:.0%} interval"
-    columns = ("device", "cell", "before", "after", "ratio", interval, "change", "")
-    for study, group in groupby(rows, key=itemgetter("study")):
-        lines = map(cells_of, group)
-        yield table(study, columns, lines, left=("device", "cell", "change"), wrapped=("",))
 
 
 def markdown(part: Table) -> str:

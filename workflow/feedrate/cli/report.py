@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,8 @@ def _report_of_sites(options: argparse.Namespace) -> int:
                 print(f"{site / name} differs from its checksum in {paths.CHECKSUMS}")
     first = next(iter(sites.values()))
     ended, origins = _runs(sites, study_names(first))
-    project, plan, runs = _planned(first, ended, origins)
+    project = _project(first, ended, origins)
+    plan, runs = _planned(project, ended)
     folders = {key: "/".join((paths.RUNS, *key[:3], runs[key].name)) for key in plan.runs}
     data_reports = {
         study: data_report(first, [runs[key] for key in plan.runs if key[0] == study])
@@ -157,12 +158,9 @@ def _runs(
     return runs, origins
 
 
-def _planned(
-    first: Path, runs: Mapping[RunKey, list[Path]], origins: Origins
-) -> tuple[Project, Plan, dict[RunKey, Path]]:
-    """The project of the first site, with the studies and devices that have runs, the studies
-    in the order of its configuration; and of each run the newest one that has the settings of its
-    cell, without those of cells that the project does not plan."""
+def _project(first: Path, runs: Iterable[RunKey], origins: Origins) -> Project:
+    """The project of the first site, with the studies and devices that have runs, the studies in
+    the order of its configuration."""
     several = len({site for _, site in origins.values()}) > 1
     devices_of: dict[str, list[str]] = {}
     for study, device in dict.fromkeys(key[:2] for key in runs):
@@ -179,13 +177,20 @@ def _planned(
         family = entry.variant_of or (device if name != device else None)
         label = f"{entry.label} ({site})" if several else entry.label
         devices[name] = replace(entry, label=label, variant_of=family)
-    project = replace(
+    return replace(
         project,
         config=replace(project.config, devices=list(origins)),
         devices=devices,
         measured=devices_of,
         sites={name: site for name, (_, site) in origins.items()} if several else {},
     )
+
+
+def _planned(
+    project: Project, runs: Mapping[RunKey, Sequence[Path]]
+) -> tuple[Plan, dict[RunKey, Path]]:
+    """Of each run the newest one that has the settings of its cell, with its folder; without those
+    of cells that the project does not plan."""
     plan = make_plan(project)
     planned = {key[:3]: spec.of_cell for key, spec in plan.runs.items()}
     specs = [
@@ -206,7 +211,7 @@ def _planned(
             counting[key], folders[key] = spec, folder
     for key in runs.keys() - counting.keys():
         print(f"left out: {runs[key][0]}: this configuration does not plan it")
-    unsupported = [c for c in plan.unsupported if c.device in devices_of.get(c.study, ())]
+    unsupported = [c for c in plan.unsupported if c.device in project.devices_of(c.study)]
     cells = {key[:3] for key in counting}
     shared = [c for c in plan.shared if (c.study, c.device, c.measured_as) in cells]
-    return project, Plan(runs=counting, unsupported=unsupported, shared=shared), folders
+    return Plan(runs=counting, unsupported=unsupported, shared=shared), folders

@@ -142,12 +142,12 @@ def _struct_fault(value: dict[str, Any], structs: list[Any]) -> tuple[str, str]:
     for field in fields:
         if field.name in value and (fault := _fault(value[field.name], field.type)):
             return f".{field.name}{fault[0]}", fault[1]
-    for field in fields:
-        if field.required and field.name not in value:
-            return f".{field.name}", "missing, but required"
     names += [field.name for field in fields]
-    unknown = next(key for key in value if key not in names)
-    return f".{unknown}", f"unknown key; {_choice(unknown, names, 'allowed')}"
+    for key in value:
+        if key not in names:
+            return f".{key}", f"unknown key; {_choice(key, names, 'allowed')}"
+    missing = next(field.name for field in fields if field.required and field.name not in value)
+    return f".{missing}", "missing, but required"
 
 
 def _alternatives(kind: Any) -> list[Any]:

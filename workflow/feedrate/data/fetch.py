@@ -43,24 +43,10 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
-        rows: list[dict[str, Any]] = []
-        rows_left_out = Counter[LeftOut]()  # by what costs them: an image, or a fault of a row
-        for entry in fetched.left_out:
-            rows_left_out[replace(entry, rows=0)] += entry.rows
-        for row in fetched.rows:
-            try:
-                captions = _captions(row, getattr(settings, "columns", {}))
-            except Unusable as reason:
-                rows_left_out[LeftOut(path=row["origin"], reason=str(reason), rows=0)] += 1
-                continue
-            for caption in captions:
-                if caption:
-                    rows.append(row | {"caption": caption})
-                else:
-                    rows_left_out[LeftOut(path=row["origin"], reason="no caption", rows=0)] += 1
-        left_out = [replace(entry, rows=count) for entry, count in rows_left_out.items()]
+        rows, left_out = _rows_of_captions(fetched, getattr(settings, "columns", {}))
         images_read = len(fetched.files) + sum(entry.images for entry in left_out)
-        rows_read = len(rows) + rows_left_out.total()
+        rows_left_out = sum(entry.rows for entry in left_out)
+        rows_read = len(rows) + rows_left_out
         limit = getattr(settings, "limit_per_image", None)
         if limit is not None:
             rows = best_ranked(rows, limit)
@@ -83,18 +69,33 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
             left_out=left_out,
         )
         write_json(raw / out.name, msgspec.to_builtins(index))
-    images = images_read - len(index.files)
-    rows_lost = rows_left_out.total()
-    print(f"fetched {name}: {len(index.files)} images; left out: {images} images, {rows_lost} rows")
+    images = len(index.files)
+    left_out_text = f"{images_read - images} images, {rows_left_out} rows"
+    print(f"fetched {name}: {images} images; left out: {left_out_text}")
 
 
-def _captions(row: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
-    """The captions of a row, empty ones too; `columns`: our column to theirs. Raises Unusable if a
-    column cannot be used."""
-    for ours, value in row.items():
-        check = texts if ours in ("caption", "caption_choices") else plain_text
-        check(value, columns.get(ours, ours))
-    return texts(row["caption"], "caption") or [""]
+def _rows_of_captions(
+    fetched: Fetched, columns: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], list[LeftOut]]:
+    """A row for each caption, and what is left out; `columns`: our column to theirs."""
+    rows: list[dict[str, Any]] = []
+    count = Counter[LeftOut]()  # rows, by what costs them: an image, or a fault of a row
+    for entry in fetched.left_out:
+        count[replace(entry, rows=0)] += entry.rows
+    for row in fetched.rows:
+        try:
+            for ours, value in row.items():
+                check = texts if ours in ("caption", "caption_choices") else plain_text
+                check(value, columns.get(ours, ours))
+        except Unusable as reason:
+            count[LeftOut(path=row["origin"], reason=str(reason), rows=0)] += 1
+            continue
+        for caption in texts(row["caption"], "caption") or [""]:
+            if caption:
+                rows.append(row | {"caption": caption})
+            else:
+                count[LeftOut(path=row["origin"], reason="no caption", rows=0)] += 1
+    return rows, [replace(entry, rows=number) for entry, number in count.items()]
 
 
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:

@@ -83,7 +83,15 @@ def read_picture(data: bytes) -> Picture:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                _check_size(*image.size)
+                width, height = image.size
+                size = f"{width} x {height} px"
+                if width * height > MAX_MEGAPIXELS * 1e6:
+                    limit = f"above {MAX_MEGAPIXELS:g} megapixels"
+                    raise Unusable(f"{size}: a decompression bomb, {limit}")
+                if min(width, height) < MIN_SIDE_PX:
+                    raise Unusable(f"{size}: a side below {MIN_SIDE_PX} px")
+                if max(width, height) > MAX_ASPECT * min(width, height):
+                    raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
                 return _convert(image, data)
     except Unusable:
         raise
@@ -95,16 +103,6 @@ def read_picture(data: bytes) -> Picture:
         raise Unusable("decoding it takes too much memory") from None
     except Exception as error:  # a broken file can make a decoder raise anything
         raise Unusable(f"cannot be decoded: {str(error) or type(error).__name__}") from None
-
-
-def _check_size(width: int, height: int) -> None:
-    size = f"{width} x {height} px"
-    if width * height > MAX_MEGAPIXELS * 1e6:
-        raise Unusable(f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels")
-    if min(width, height) < MIN_SIDE_PX:
-        raise Unusable(f"{size}: a side below {MIN_SIDE_PX} px")
-    if max(width, height) > MAX_ASPECT * min(width, height):
-        raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
 
 
 def _convert(image: Image.Image, data: bytes) -> Picture:

@@ -2,7 +2,7 @@
 Planning checks the tables here, so pyarrow is imported late."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,30 +66,22 @@ def check_folder(problems: Problems, key: str, settings: Folder) -> list[Path]:
         tables = sorted(path for path in matching if not is_hidden(path.relative_to(root)))
     if not tables:
         problems.add(f"{key}.tables", f"no file in {root} matches {pattern!r}")
+    needed = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
+    needed |= {f"image ({{{name}}})": name for name in names_in(settings.image) if name != TABLE}
+    if settings.split is not None:
+        needed["split"] = settings.split
     for path in tables:
+        name = path.relative_to(root).as_posix()
         try:
             columns = read_table(path, separator=settings.separator, only_columns=True).columns
         except DataError as error:
             problems.add(f"{key}.tables", str(error))
-        else:
-            _check_columns(problems, key, settings, path.relative_to(root).as_posix(), columns)
+            continue
+        for place, column in needed.items():
+            if column not in columns:
+                has = ", ".join(columns)
+                problems.add(f"{key}.{place}", f"{name} has no column {column!r}; it has: {has}")
     return tables
-
-
-def _check_columns(
-    problems: Problems, key: str, settings: Folder, table: str, columns: Sequence[str]
-) -> None:
-    """Report each column that the settings name and the table lacks."""
-    columns_by_key = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
-    columns_by_key |= {
-        f"image ({{{name}}})": name for name in names_in(settings.image) if name != TABLE
-    }
-    if settings.split is not None:
-        columns_by_key["split"] = settings.split
-    for place, column in columns_by_key.items():
-        if column not in columns:
-            names = ", ".join(columns)
-            problems.add(f"{key}.{place}", f"{table} has no column {column!r}; it has: {names}")
 
 
 def names_in(template: str) -> list[str]:
