@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster import Cluster, NoSlurmHere, install
-from fault_workflow import HANG, PART_OF_A_NODE, PROFILE, SHORT, TRAIN, Workflow
+from fault_workflow import HANG, PART_OF_A_NODE, PROFILE, TRAIN, Workflow
 from mini_project import DATA, MINI, Project, interpreter, know_code, make_project
 
 
@@ -75,7 +75,6 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
             workers |= {"levels": [0, 1], "requires": {"1": "large_models"}}
         project.study(
             factors=MINI["factors"] | {"workers": workers},
-            protocol=MINI["protocol"] | SHORT,
             adapt={name: entry["adapt"] for name, entry in devices.items() if "adapt" in entry},
         )
         profile = root / "profiles/faults/config.yaml"

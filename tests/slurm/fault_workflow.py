@@ -14,7 +14,6 @@ from mini_project import HELD, UNTRAINED, Project
 
 from feedrate.core import scheduler
 
-SHORT = {"steps": 4, "ceiling_s": 0}
 PROFILE = {
     "executor": "slurm",
     "jobs": 16,

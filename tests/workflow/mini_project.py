@@ -24,9 +24,9 @@ MINI = {
     "settings": {
         "model": {"name": "bridgetower", "size": "tiny"},
         "loader": {"max_tokens": 6},  # shorter than captions: FLOPs are counted once
-        "train": {"batch_size": 4, "precision": "fp32"},
+        "train": {"batch_size": 2, "precision": "fp32"},
     },
-    "protocol": {"steps": 6, "warmup_steps": 2, "repeats": 1, "ceiling_s": 0},
+    "protocol": {"steps": 4, "warmup_steps": 2, "repeats": 1, "ceiling_s": 0},
     "factors": {
         "workers": {"sets": "loader.workers", "levels": [0, 1]},
         "decode": {

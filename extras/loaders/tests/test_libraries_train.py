@@ -21,7 +21,8 @@ def run(tiny_prepared, tmp_path_factory):
     def _run(**loader):
         folder = tmp_path_factory.mktemp(loader.get("library", "torch"))
         spec = tiny_spec(
-            loader={"decode": "host", "workers": 1, **loader},
+            loader={"decode": "host", "workers": 1, "max_tokens": 6, **loader},
+            train={"batch_size": 2},
             protocol={"ceiling_s": 0.05},
         )
         (folder / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
