@@ -17,7 +17,7 @@ from tiny_spec import tiny_spec
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
-STEPS = 4
+STEPS, BATCH = 4, 2
 KINDS = ("live", "loader", "model")
 
 
@@ -26,7 +26,7 @@ def make_spec(decode, *, workers=0, accumulation=1, **protocol):
         cell=f"decode={decode}",
         levels={"decode": decode},
         loader={"decode": decode, "workers": workers, "max_tokens": 6},
-        train={"gradient_accumulation": accumulation},
+        train={"batch_size": BATCH, "gradient_accumulation": accumulation},
         protocol={"steps": STEPS, "ceiling_s": 0.0, **protocol},
     )
 
@@ -83,7 +83,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     assert first == second
     losses = [[event["loss"] for event in events["step"]] for events in (host, device)]
     assert losses[1] == pytest.approx(losses[0], rel=0.02)  # the pixels differ a little
-    assert [e["samples"] for e in device["step"]] == [4] * STEPS
+    assert [e["samples"] for e in device["step"]] == [BATCH] * STEPS
     for file in ("validation", "test"):
         found = (folder / f"trainer/{file}_results.json" for folder in (on_host, on_device))
         theirs, ours = (json.loads(path.read_text()) for path in found)
@@ -101,7 +101,7 @@ def test_the_loaders_ceiling_is_of_the_same_path(run, media, monkeypatch):
     kinds = {kind: [e for e in events["ceiling"] if e["kind"] == kind] for kind in KINDS}
     assert sum(map(len, kinds.values())) == len(events["ceiling"]) == 3
     for name in ("live", "loader"):  # whole rounds of what may be ready
-        assert all(block["samples"] % (3 * 4) == 0 for block in kinds[name])
+        assert all(block["samples"] % (3 * BATCH) == 0 for block in kinds[name])
     # No process of the host decodes.
     assert set(events["stages"][0]["seconds"]) == {"copy", "forward", "backward", "optimizer"}
     # The distance of the pixels, training, live and loader.
