@@ -1,7 +1,11 @@
 """`feedrate first-hour` on the CPU: real stages, and stages for which there is no time."""
 
+import os
 import re
+import signal
+import time
 
+import psutil
 import yaml
 from mini_project import DATA
 
@@ -17,15 +21,42 @@ CONFIG = {
 LINE = re.compile(r" *(\d+) s  (left out|no time|\w+) +(.+?): (.*)")
 
 
-def lines(project, *arguments):
-    """The lines of the stages: outcome and what they say, by stage."""
+STATUS = "results/first-hour.txt"
+
+
+def configure(project, **changes):
     file = project.root / "config/first-hour.yaml"
-    file.write_text(yaml.safe_dump(CONFIG))
-    done = project.call("feedrate", "first-hour", *arguments)
-    status = (project.root / "results/first-hour.txt").read_text()
-    assert status in done.stdout
+    file.write_text(yaml.safe_dump(CONFIG | changes))
+
+
+def by_stage(status):
+    """Outcome and what a line says, by stage."""
     rows = [LINE.fullmatch(line) for line in status.splitlines()]
-    return {row[3]: (row[2], row[4]) for row in rows}, done
+    return {row[3]: (row[2], row[4]) for row in rows}
+
+
+def lines(project, *arguments):
+    """The lines of the stages, and the command that has ended."""
+    configure(project)
+    done = project.call("feedrate", "first-hour", *arguments)
+    status = (project.root / STATUS).read_text()
+    assert status in done.stdout
+    return by_stage(status), done
+
+
+def until(process, is_so, timeout_s=200):
+    """Wait until something is so, while a process runs."""
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def working_in(folder):
+    """The processes whose working folder it is."""
+    processes = psutil.process_iter(["cwd"])
+    return [process for process in processes if process.info["cwd"] == str(folder)]
 
 
 def test_the_stages_run_in_order_and_the_report_shows_what_was_measured(ready):
@@ -55,3 +86,26 @@ def test_what_did_not_fit_is_listed_with_its_command(ready):
     assert outcome == "no time"
     assert text.startswith("later: python -m feedrate run --cell mini:workers=1 --profile ")
     assert not (ready.root / "runs").exists()
+
+
+def test_a_signal_stops_the_stage_and_its_jobs_and_the_page_shows_what_there_is(ready):
+    configure(ready, first_hour=["mini:workers=1", "mini:workers=0", "selftest"])
+    process, page = ready.popen("feedrate", "first-hour"), ready.root / "report.html"
+    run = "runs/mini/cpu/workers=0~decode=host/.rep*"
+    until(process, lambda: any(ready.root.glob(run)))
+    page.unlink()
+    there = working_in(ready.root)
+    for _ in range(2):  # as make's children get it: from the sender, and from make
+        os.kill(process.pid, signal.SIGTERM)
+        time.sleep(0.1)
+    output, _ = process.communicate(timeout=100)
+    told = by_stage((ready.root / STATUS).read_text())
+    assert told["mini:workers=0"][0] == "stopped", output
+    assert told["selftest"][0] == "no time"
+    assert told["selftest"][1].startswith("later: python -m feedrate selftest --profile ")
+    assert process.returncode == 130
+    assert "Traceback" not in output
+    assert page.is_file(), output
+    assert ready.record("workers=1~decode=host")["status"] != "missing"
+    assert len(there) > 2
+    assert not psutil.wait_procs(there, timeout=10)[1]

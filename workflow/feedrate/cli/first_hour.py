@@ -16,9 +16,16 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from feedrate.cli.jobs import STOPPED
 from feedrate.cli.plan import chosen_runs
-from feedrate.cli.run import show
-from feedrate.cli.snakemake import add_choices, check_configuration, layers_of, snakemake_arguments
+from feedrate.cli.run import report_on_what_exists, show
+from feedrate.cli.snakemake import (
+    add_choices,
+    check_configuration,
+    layers_of,
+    on_stop_signal,
+    snakemake_arguments,
+)
 from feedrate.config.devices import DETECTED
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
@@ -34,6 +41,7 @@ from feedrate.results.files import CELLS, read_csv
 CONFIG = "config/first-hour.yaml"
 STATUS, LOGS = Path(paths.RESULTS, "first-hour.txt"), Path(paths.LOGS, "first-hour")
 RESERVE_S = 5.0  # time to stop the last stage and for the last lines, s
+STOP_S = 15.0  # a stage that has not stopped its jobs by then is killed
 SELFTEST, SELFTEST_SHARE = paths.SELFTEST_TARGET, 0.25
 """The stage, and the share of the time that it may take."""
 SHOWN = {
@@ -51,8 +59,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=float, metavar="N", default=10.0, help=text)
 
 
+def interrupt() -> None:
+    """End what runs now, as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+@on_stop_signal(interrupt)
 def first_hour(options: argparse.Namespace) -> int:
-    """Run the stages, print a line for each and the answers; 1 if a stage failed."""
+    """Run the stages, print a line for each and the answers; 1 if a stage failed, STOPPED if a stop
+    signal came: it ends the stages, not what follows them."""
     options.configfile = [CONFIG, *options.configfile]
     machine = host.machine()
     if layers_of(options).values["devices"] == [DETECTED] and not machine.models:
@@ -90,17 +105,19 @@ def first_hour(options: argparse.Namespace) -> int:
         hour.show("no time", ", ".join(hour.no_time), f"later: {command}")
     for reason, stages in left_out.items():
         hour.show("left out", ", ".join(stages), reason)
+    if hour.is_stopped:  # the report of the stage that was stopped is missing
+        report_on_what_exists(graph, only_some=True)
     if Path(paths.PAGE).is_file():
         show(Path(paths.PAGE))
     print(f"The lines above: {STATUS}; what each command printed: {LOGS}/")
-    return int(hour.has_failed)
+    return STOPPED if hour.is_stopped else int(hour.has_failed)
 
 
 class Hour:
     """The stages, one after another, until the time is over."""
 
     def __init__(self, choices: Sequence[str], minutes: float, devices: Sequence[str]) -> None:
-        self.has_failed = False
+        self.has_failed = self.is_stopped = False
         self.no_time: list[str] = []
         """The stages that were not started."""
         self._choices = choices
@@ -133,7 +150,12 @@ class Hour:
         log = LOGS / f"{stage.replace(':', ' ')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "feedrate", *words, *self._choices]
-        code, text = run_for(command, log, left_s)
+        try:
+            code, text = run_for(command, log, left_s)
+        except KeyboardInterrupt:
+            self.is_stopped, self._minutes = True, 0.0  # no time for the next stages
+            self.show("stopped", stage, "by Ctrl-C or another signal")
+            return
         last = text.splitlines()[-1:]
         if code is None:
             self.show("stopped", stage, " ".join(["the time was over;", *last]))
@@ -167,8 +189,9 @@ def run_for(command: Sequence[str], log: Path, limit_s: float) -> tuple[int | No
             return code, log.read_text(encoding="utf-8", errors="replace").rstrip()
         finally:
             process.send_signal(signal.SIGINT)  # if it has not ended
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(RESERVE_S)
+            # Another signal cuts the wait short.
+            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                process.wait(STOP_S)
             process.kill()
 
 

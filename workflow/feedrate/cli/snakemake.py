@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,12 @@ def run_snakemake(options: argparse.Namespace, *words: str, held_back: bool = Fa
         process_group=0,
         preexec_fn=_begin_snakemake,
     )
-    with _interrupting(process.pid) as signal_times_s:
+
+    def interrupt() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+
+    with on_stop_signal(interrupt) as signal_times_s:
         _, errors = process.communicate()
     if signal_times_s:
         return STOPPED
@@ -147,19 +152,18 @@ def _begin_snakemake() -> None:
 
 
 @contextlib.contextmanager
-def _interrupting(group: int) -> Iterator[list[float]]:
-    """Interrupt a process group when a stop signal comes; yield the times of such signals, s."""
+def on_stop_signal(act: Callable[[], None]) -> Iterator[list[float]]:
+    """Call `act` when a stop signal comes; yield the times of such signals, s."""
     times_s: list[float] = []
 
-    def interrupt(_number: int, _frame: object) -> None:
+    def obey(_number: int, _frame: object) -> None:
         now_s = time.monotonic()
         times_s.append(now_s)
         # A signal to make's process group comes twice: make passes it on.
         if len(times_s) == 1 or now_s - times_s[0] >= TWICE_WITHIN_S:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGINT)
+            act()
 
-    previous = {number: signal.signal(number, interrupt) for number in stop_signals()}
+    previous = {number: signal.signal(number, obey) for number in stop_signals()}
     try:
         yield times_s
     finally:
