@@ -24,10 +24,8 @@ from feedrate.loading.path import LoadingPath
 from feedrate.loading.pixels import Batch
 
 FEWEST_ROUNDS = 3  # rounds of blocks, however long they take
-PRECISE = 0.03
-"""Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""
-AMPLE = 2.0
-"""A loader surely so many times as fast as training has no further blocks: no answer changes."""
+PRECISE = 0.03  # rounds end if all parts relative to live have 95% intervals of less than +-3%
+AMPLE = 2.0  # a loader surely so many times as fast as training has no further blocks
 SETTLED_S, MOST_SETTLING_S = 0.1, 2.0
 """Workers that do nothing for so long have filled their buffers; the longest wait, s."""
 T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)

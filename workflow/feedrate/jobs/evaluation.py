@@ -27,12 +27,10 @@ from feedrate.models.build import Built, heads_of
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 Hits = NDArray[np.bool_]
-Tokens = tuple[torch.Tensor, torch.Tensor]
-"""A text for each row of a dataset: ids and mask, each (rows, max_tokens)."""
+Tokens = tuple[torch.Tensor, torch.Tensor]  # for each row a text: ids and mask, (rows, max_tokens)
 Answers = Callable[..., list[list[Floats]]]  # `read_answers` for one model
 
-SPLITS = {"validation": "eval", "test": "predict"}
-"""The splits that are evaluated, and the prefix of the Trainer's metrics."""
+SPLITS = {"validation": "eval", "test": "predict"}  # evaluated splits: prefixes of their metrics
 CHOICES = 5  # captions that the contest lets a model choose from
 WINOGROUND_CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
 """By chance: of the 24 orders of four numbers, 6, 6 and 4 are right."""

@@ -16,8 +16,7 @@ from feedrate.core.errors import LogError
 from feedrate.core.paths import events_name
 
 Status = Literal["ok", "out_of_memory", "failed"]
-NOT_TRIED = "Not tried: "
-"""The cause of a pruned cell begins with this. Its outcome prunes no other cell."""
+NOT_TRIED = "Not tried: "  # begins the cause of a pruned cell, which prunes no other cell
 
 
 class Result(NamedTuple):

@@ -31,10 +31,8 @@ from feedrate.models.layers import cast
 Requests = Callable[[], dict[str, torch.Tensor]]
 """Returns the next request, on the device. The time of this call is part of a pass's time."""
 READY = 4  # requests that are prepared beforehand and taken in turn, if preprocessing is not timed
-COMPILED = "TORCHINDUCTOR_CACHE_DIR"
-"""Environment variable: the folder where torch.compile keeps its work."""
-HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
-"""Names in torch's inductor of the places of compiled C++ headers, which runs otherwise share."""
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # variable: the folder of torch.compile
+HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")  # names in torch of folders that runs share
 
 
 def run_job(

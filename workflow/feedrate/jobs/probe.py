@@ -16,8 +16,7 @@ PRODUCT_S = 1.5  # time of the products in each precision, s
 SIDES, LONG_S = (512, 1024, 2048, 4096, 8192, 16384), 0.005
 """Sides of matrices to try: the first whose product takes this long, s, reaches a device's rate."""
 PRODUCTS_AT_A_TIME = 8  # products that are submitted before the device is waited for
-Energy = list[tuple[float, float | None]]
-"""Readings of the energy counter during the products: time, s, and energy, J."""
+Energy = list[tuple[float, float | None]]  # readings of the counter: time, s, and energy, J
 
 
 class Product(msgspec.Struct):

@@ -37,8 +37,7 @@ KILLED_S = 60.0  # time after SIGKILL within which a process ends, unless it han
 FIRST_PROGRESS_S, PROGRESS_EVERY_S = 5.0, 60.0
 """When the first line of a job is due, and the shortest time to the next: most jobs print one."""
 SAMPLE_EVERY_S = 0.5
-SAMPLE_SHARE = 1 / 200
-"""Share of one core that sampling memory may use; expensive samples are taken less often."""
+SAMPLE_SHARE = 1 / 200  # of one core for sampling memory; expensive samples are taken less often
 TAIL_LINES = 400
 BAR = re.compile(r"\d%\|.*\[|\d(it|s)/(s|it)\]")  # a progress bar of tqdm
 OUTPUT_S = 5.0  # time in which the last output is copied, unless something else holds the pipe

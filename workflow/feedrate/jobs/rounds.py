@@ -33,12 +33,9 @@ from feedrate.loading.stages import LOADING, STAGES, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12  # blocks of a kind for which `ceiling_s` is planned
-STAGE_SAMPLES = 24
-"""Samples in the block that times stages, if the window has so many; enough for percentiles."""
-WAIT_SHARE = 0.05
-"""Part of the window from which training waits for its workers, whose batches come in bursts."""
-INDEPENDENT = ("loader", "model")
-"""Kinds in which no rank waits for another, so that one that fails leaves no other waiting."""
+STAGE_SAMPLES = 24  # in the block that times stages, if the window has so many: for percentiles
+WAIT_SHARE = 0.05  # of the window, from which training waits for workers: batches come in bursts
+INDEPENDENT = ("loader", "model")  # no rank waits for another in these kinds: one may fail
 
 
 class CutOffError(Exception):

@@ -39,8 +39,7 @@ from feedrate.jobs.worker import Options
 from feedrate.models.build import fetched_index
 
 SCHEMA = 2  # version of outcome.json
-FAULTS = (DataError, DeviceError, MachineFault, OSError)
-"""Faults of the machine or the data: another try may succeed."""
+FAULTS = (DataError, DeviceError, MachineFault, OSError)  # another try may succeed
 
 
 def train(

@@ -31,8 +31,7 @@ from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
 from feedrate.models.layers import cast, use_float8
 
-TENSORBOARD = "tensorboard"
-"""The Trainer's integration that writes its files beside the run and calls nobody."""
+TENSORBOARD = "tensorboard"  # the integration that writes beside the run and calls nobody
 WEIGHTS_SAMPLED = 1024  # numbers of each parameter that ranks are compared by
 LONGEST_REPOSITORY = 96  # characters in a repository's name that the hub allows
 

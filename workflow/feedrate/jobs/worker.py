@@ -43,8 +43,7 @@ OUT_OF_MEMORY = re.compile(
 DISK_FULL = re.compile(
     r"No space left on device|os error 28|Disk quota exceeded|os error 122", re.IGNORECASE
 )
-NO_BACKEND = "Failed to load the backend extension"
-"""torch imports a vendor's software with itself, and hides its error behind this one."""
+NO_BACKEND = "Failed to load the backend extension"  # hides a vendor's own error
 SHARED_MEMORY_FULL = re.compile(
     r"unable to (?:allocate|resize|open|mmap|write to)\b.*?(?:shared memory|</torch)"
     r"|/dev/shm/nccl-.*No space left on device"

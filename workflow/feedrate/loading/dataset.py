@@ -100,8 +100,7 @@ def _open(name: str, slot: int, rows: int) -> torch.Tensor:
 class PairDataset(Dataset[Sample]):
     """One split of the prepared data: texts are tokenised early, images are read on request."""
 
-    slots: dict[str, Slots] | None = None
-    """Memory for the tensors of batches by their names, if their loader reuses memory."""
+    slots: dict[str, Slots] | None = None  # memory for the tensors of batches, by name
     recorder: stages.Recorder | None = None  # where its workers record their stages
 
     def __init__(

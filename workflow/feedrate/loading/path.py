@@ -23,10 +23,8 @@ from feedrate.loading.decoders import decoder_of
 from feedrate.loading.pixels import LEVELS, Batch, crop, decode
 from feedrate.loading.workers import equip, raise_on_hang
 
-HELD_BATCHES = 3
-"""Batches of a rank: this one, the next (accelerate requests it early), and one on its way."""
-Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
-"""The batches of an epoch, from the rows of each; an order without a length has no end."""
+HELD_BATCHES = 3  # this one, the next (accelerate requests it early), and one on its way
+Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]  # an epoch's batches, from their rows
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
@@ -45,8 +43,7 @@ class LoadingPath(ABC):
     decode: Decode  # the decode path that really runs, for the `data` event
     library, form = "torch", "same"
     """The package that makes the batches, with its version, and the form of `loader.form`."""
-    by_torch: ClassVar[bool] = True
-    """Whether torch's loader makes them. Then its worker processes can be stopped."""
+    by_torch: ClassVar[bool] = True  # torch's loader makes them: its processes can be stopped
     round_size: int  # batches that may be ready before they are requested
 
     @abstractmethod
@@ -201,8 +198,7 @@ def open_path(
     return path
 
 
-PICTURES = 16
-"""Pictures that `distance` compares, evenly spaced in the split; this takes about 0.2 s."""
+PICTURES = 16  # that `distance` compares, evenly spaced in the split; this takes about 0.2 s
 
 
 class Distance(NamedTuple):

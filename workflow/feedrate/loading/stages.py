@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from feedrate.config.spec import LoadingStage, Stage
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
-LOADING: tuple[Stage, ...] = get_args(LoadingStage)
-"""The stages of the loader; the others are of the process that trains."""
-STAMP = "collated_s"
-"""Key of a batch: when it was complete, by `perf_counter`, which all processes share on Linux."""
+LOADING: tuple[Stage, ...] = get_args(LoadingStage)  # of the loader
+STAMP = "collated_s"  # key of a batch: when it was complete, by the clock that all processes share
 NUMBER, SECONDS, CPU_S, SAMPLES = range(4)
 """The fields of a span: its stage's number, and the others."""
 SPANS = 2**16  # the latest spans that are kept of each process, in 2 MiB

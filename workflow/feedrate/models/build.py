@@ -35,18 +35,14 @@ class Built:
     image_px: int  # side of the square images that it takes
     mean: tuple[float, float, float]
     std: tuple[float, float, float]  # statistics of the pixels, by channel
-    other_outputs: tuple[str, ...]
-    """Outputs that evaluation does not use: all but the loss and the outputs that it scores."""
-    layers: "tuple[type[torch.nn.Module], ...]"
-    """The transformer's layers: the units of checkpointing and of sharding."""
-    encoders: "tuple[type[torch.nn.Module], ...]" = ()
-    """Encoders around the layers, which PyTorch's first FSDP shards as units of their own."""
+    other_outputs: tuple[str, ...]  # without the loss and the outputs that evaluation scores
+    layers: "tuple[type[torch.nn.Module], ...]"  # units of checkpointing and of sharding
+    encoders: "tuple[type[torch.nn.Module], ...]" = ()  # of layers; units of the first FSDP
     column: str = CAPTION  # column of the prepared data that the tokenizer reads
     scores: Literal["retrieval", "accuracy"] = "retrieval"
     """What evaluation computes from the outputs: text and image embeddings, or class logits."""
     answers: tuple[str, ...] = ()  # outputs that answer, of a model with a head for inference
-    made_on: str | None = None
-    """Type of the device that drew or read the weights; None: the model is empty."""
+    made_on: str | None = None  # type of the device of the first weights; None: empty
     outline: Any = None  # a copy of the model on torch's meta device, as built, for `count_flops`
 
     @property

@@ -18,8 +18,7 @@ from feedrate.devices.host import GIB
 from feedrate.models.build import Built
 from feedrate.models.layers import stop_exchanges
 
-ATTENTION: Any = functional.scaled_dot_product_attention
-"""torch's own, also while `attend` replaces it."""
+ATTENTION: Any = functional.scaled_dot_product_attention  # also while `attend` replaces it
 
 
 class NoValues(TorchFunctionMode):

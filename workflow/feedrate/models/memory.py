@@ -35,12 +35,9 @@ from feedrate.models import flops
 from feedrate.models.build import Built, build_bare
 from feedrate.models.layers import cast
 
-ERROR = 0.1
-"""Allowance for a peak's error, workspaces and fragmentation; the largest error found is 5.6%."""
-CONTEXT_GIB = 1.0
-"""Of an accelerator's context, libraries and communication, outside the allocator: an estimate."""
-ROWS = 1009
-"""The batch of a trace, a prime: storages whose bytes are a multiple of it are of the samples."""
+ERROR = 0.1  # of a peak, workspaces and fragmentation; the largest error found is 5.6%
+CONTEXT_GIB = 1.0  # an accelerator's context and libraries, outside the allocator: an estimate
+ROWS = 1009  # of a trace, a prime: storages whose bytes are a multiple are of the samples
 LARGEST = 2**16  # no larger batch is looked for
 Numbers = npt.NDArray[np.float64]
 

@@ -18,8 +18,7 @@ from feedrate.loading.stages import span
 
 LEVEL = "host"
 
-_COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
-"""Colour space of a file, and of its decoded pixels; Pillow decodes CMYK and YCCK."""
+_COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}  # Pillow decodes CMYK, YCCK
 
 
 def read(source: Source, row: int) -> torch.Tensor:

@@ -26,8 +26,7 @@ SIZES = {
 }
 
 OTHER_OUTPUTS = ("logits_per_image", "logits_per_text", "text_model_output", "vision_model_output")
-LEGACY_END = 2
-"""With this end token in its configuration, the library pools at the highest id, its old rule."""
+LEGACY_END = 2  # with this end token, the library pools at the highest id, its old rule
 
 
 class Clip(CLIPModel):

@@ -52,10 +52,8 @@ TINY: dict[str, dict[str, int]] = {
 IGNORED = -100  # label of a token that takes no part in a loss
 WORD_SHARE = 0.15
 """Share of hidden words, as in BERT: 80% become the mask token, 10% another token, 10% stay."""
-PATCH_SHARE = 75 / 196
-"""Share of the patches that are hidden, as in BEiT (75 of 14 x 14); here they form no blocks."""
-MISMATCH_SHARE = 0.1
-"""Share of pairs with the text of another row (TorchMultimodal's `itm_probability`)."""
+PATCH_SHARE = 75 / 196  # of hidden patches, as in BEiT (75 of 14 x 14); here they form no blocks
+MISMATCH_SHARE = 0.1  # of pairs with another row's text (TorchMultimodal's `itm_probability`)
 
 
 @dataclass(frozen=True, kw_only=True)
