@@ -1,5 +1,6 @@
-"""Scores of a model before and after training, on the splits that it is not trained on and on
-Winoground. A tie with the right answer counts as wrong, and so does a score that is no number.
+"""Scores of a model before and after training, on splits without training and on Winoground.
+
+A tie with the right answer counts as wrong, and so does a score that is no number.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -109,9 +109,8 @@ def write_model(log: EventLog, built: Built, dataset: PairDataset) -> None:
     """Write the `model` event; rank 0 counts FLOPs of a full text and of one of mean length."""
     mask = dataset.attention_mask
     full, mean = mask.shape[1], round(float(mask.sum()) / len(mask))
-    flops: dict[int, float] = {}
-    if log.rank == 0:
-        flops = {tokens: count_flops(built, tokens) for tokens in {full, mean}}
+    lengths = {full, mean} if log.rank == 0 else set()
+    flops = {tokens: count_flops(built, tokens) for tokens in lengths}
     event = events.Model(
         rank=log.rank,
         made_on=built.made_on,

@@ -1,12 +1,12 @@
 """The meter: the time of each optimizer step, and the timed window.
 
 Throughput is samples divided by wall time of the window, never a mean of rates. The window goes
-from the end of the last warm-up step to the end of the last step. It includes data loading;
-checkpoints are subtracted and recorded as pauses.
+from the end of the last warm-up step to the end of the last step, with data loading and without
+pauses for checkpoints.
 
 The device may be steps behind the host. It is synchronised, so that all earlier work and no later
-work counts, before the first step, at both ends of the window and at both ends of a pause. Nothing
-else waits for it: a step's loss is read later, and its waits are measured by marks.
+work counts, before the first step and at both ends of the window and of a pause. Nothing else waits
+for it: a step's loss is read later, and its waits are measured by marks.
 """
 
 import os

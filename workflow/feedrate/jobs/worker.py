@@ -27,8 +27,7 @@ from feedrate.devices.placement import Placement, bind_rank
 from feedrate.jobs.events import End, Error, EventLog, Note
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
-"""The module of each task, by name: each imports libraries that the other does not need, and torch,
-whose threads start then, so the process must be bound before."""
+"""The module of each task. It imports torch, which starts threads: first the process is bound."""
 
 OUT_OF_MEMORY = re.compile(
     r"out of memory"  # torch.OutOfMemoryError of CUDA

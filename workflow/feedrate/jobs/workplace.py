@@ -2,7 +2,7 @@
 
 A run is complete or absent. A job works in a folder of its own, its workplace, writes outcome.json
 there last, and publishes it by one rename. So two jobs of one run are harmless: the first counts.
-The name of a workplace says which call of Snakemake, by its start, and which job it belongs to:
+A workplace is named by the start of its call of Snakemake and by its job:
 `.<run>.<since>.job-<job>` or `.<run>.<since>.pid-<pid>-<start>@<host>`.
 """
 

@@ -1,8 +1,8 @@
 """From a JPEG file to the model's pixels.
 
-Decoding follows the published script (optimum-habana, run_bridgetower.py): it decodes with Pillow,
-converts to float32 at full size, resizes the shorter side with antialiased bicubic, crops the
-centre and normalises, all with torchvision. torch's own functions give the same numbers without it.
+The published script (optimum-habana, run_bridgetower.py) decodes with Pillow, converts to float32
+at full size, resizes the shorter side with antialiased bicubic, crops the centre and normalises,
+all with torchvision. torch's own functions give the same numbers.
 """
 
 import io

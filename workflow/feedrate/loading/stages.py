@@ -1,8 +1,7 @@
 """Time by stage, in the processes of one rank.
 
-The loader's processes and the one that trains mark their stages with `span`. A span does nothing
-until a `Recorder` is attached to the process and switched on, which happens only in a block of
-steps of its own, after the timed window. It then takes about 6 us.
+The loader's processes and the one that trains mark their stages with `span`. It does nothing until
+a `Recorder` is switched on, in a block after the timed window, and then takes about 6 us.
 """
 
 from collections.abc import Callable, Iterator

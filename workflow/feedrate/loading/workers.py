@@ -1,5 +1,4 @@
-"""A loader's workers: how many there may be, their start, memory for their batches, and the end of
-one that hangs.
+"""A loader's workers: their number, their start, memory for their batches, the end of a hang.
 
 Python cannot interrupt a call into a driver, so a thread watches the clock. Its error reaches
 `threading.excepthook` (`end_process_on_hang`), and the process exits without waiting for threads.

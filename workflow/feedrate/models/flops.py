@@ -1,5 +1,4 @@
-"""Models on torch's meta device, where tensors have a size and no memory: the FLOPs of one sample,
-the arithmetic of a device, and the memory of weights and states."""
+"""Models on torch's meta device, without memory: FLOPs, a device's arithmetic, sizes of states."""
 
 import copy
 from functools import cache

@@ -1,8 +1,7 @@
 """Fast decoding on the host, in uint8 throughout.
 
-simplejpeg decodes with libjpeg-turbo, which it contains; a file with one channel gives one channel.
-torch resizes in uint8 with antialiased bicubic weights, like Pillow except for rounding (mean
-absolute difference 0.003 of 255). Pillow decodes other files, to the same pixels.
+simplejpeg decodes with libjpeg-turbo, grey files to one channel, and Pillow decodes other files.
+torch resizes like Pillow except for rounding (mean absolute difference 0.003 of 255).
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Decoding on NVIDIA GPUs: encoded bytes go to the GPU, which decodes, resizes and normalises.
 
-torchvision's decode_jpeg gives a whole batch to nvJPEG, which uses the GPU's JPEG engines if it has
-any (A100 and later). All this runs on its own stream, at the same time as the training step.
+torchvision gives a whole batch to nvJPEG, which uses the GPU's JPEG engines (A100 and later). All
+this runs on its own stream, at the same time as the training step.
 """
 
 import re
