@@ -153,12 +153,12 @@ def test_a_failed_rebuild_leaves_the_old_store(own, tokenizer):
     assert set(folder.parent.glob("*store*")) == stores
 
 
-def die(_, *_chunk):
+def die(*_picture):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_process_that_is_killed_leaves_no_store_and_a_sentence(own, tokenizer, monkeypatch):
-    monkeypatch.setattr(store_writer, "_write_some", die)
+    monkeypatch.setattr(store_writer, "_write_picture", die)
     with pytest.raises(DataError, match="a process that decodes pictures for the store was killed"):
         make(own, tokenizer)
     assert not list(own.parent.glob("store/*/*"))

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import torch
 from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
 from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
@@ -27,7 +26,6 @@ from feedrate.loading.decoders.host import decode_levels
 from feedrate.loading.pixels import crop_levels, decoding
 from feedrate.models.build import Built, build_bare
 
-_CHUNK = 64
 _KEPT_FREE = 0.05  # share of the disk that must stay free
 
 
@@ -81,12 +79,10 @@ def _write_pixels(
     print(f"store of {len(paths)} pictures: {size_text(size)}", file=sys.stderr, flush=True)
     open_memmap(folder / manifest.PIXELS, mode="w+", dtype=np.uint8, shape=(size,)).flush()
     np.save(folder / manifest.PICTURES, pictures)
-    work = partial(_write_some, folder / manifest.PIXELS, spec.scaled_decode, side_px)
-    starts = range(0, len(paths), _CHUNK)
-    chunks = [(paths[i : i + _CHUNK], pictures[i : i + _CHUNK]) for i in starts]
+    write = partial(_write_picture, folder / manifest.PIXELS, spec.scaled_decode, side_px)
     try:
         with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
-            list(pool.map(work, chunks))  # raises what a process raised
+            list(pool.map(write, paths, pictures.tolist(), chunksize=64))  # raises their errors
     except BrokenProcessPool as error:
         raise DataError(
             f"{folder.parent}: a process that decodes pictures for the store was killed"
@@ -94,17 +90,17 @@ def _write_pixels(
     return size
 
 
-def _write_some(
-    pixels_path: Path, scaled: bool, side_px: int, chunk: tuple[Sequence[Path], NDArray[np.int64]]
+def _write_picture(
+    pixels_path: Path, scaled: bool, side_px: int, path: Path, place: tuple[int, int]
 ) -> None:
-    """Decode some pictures into their places; in a process of its own."""
+    """Decode a picture into its place (start and channels); in a process of its own."""
     torch.set_num_threads(1)
+    start, channels = place
+    with decoding(path):
+        levels, size = decode_levels(path, path.read_bytes(), side_px if scaled else None)
     pixels = open_memmap(pixels_path, mode="r+")
-    for path, (start, channels) in zip(*chunk, strict=True):
-        with decoding(path):
-            levels, size = decode_levels(path, path.read_bytes(), side_px if scaled else None)
-        crop = pixels[start : start + channels * side_px**2].reshape(channels, side_px, side_px)
-        crop[:] = crop_levels(levels, size, side_px).numpy()
+    crop = pixels[start : start + channels * side_px**2].reshape(channels, side_px, side_px)
+    crop[:] = crop_levels(levels, size, side_px).numpy()
 
 
 def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:

@@ -144,7 +144,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
             size = f"the checkpoint is for {config.image_size} px; give that or null"
             raise ModelError(f"model.image_px: {size}")
         model = load_model(Vit, settings, config, **switches)
-    attention = settings.attention
+    attention: str = settings.attention
     if settings.layout != "batch_first" or attention == "flash":
         # By this name transformers finds our attention; `running_attention` reads its last part.
         attention = f"feedrate_{settings.layout}_{attention}"
