@@ -88,7 +88,9 @@ def test_a_form_that_records_no_stage_is_not_asked(host):
     assert host.decodes(Level("host", library="dali", best=True), dataset=None)
 
 
-@pytest.mark.parametrize(("decode", "why"), [("cache", "does not decode"), ("device", "emulated")])
+@pytest.mark.parametrize(
+    ("decode", "why"), [("cache", "nothing is decoded"), ("device", "emulated")]
+)
 def test_paths_that_do_not_decode_here_are_refused(host, decode, why):
     fed = host.certify(Level(decode), Request(step_s=[1.0]))
     assert why in fed.refused

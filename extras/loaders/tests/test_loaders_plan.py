@@ -100,9 +100,9 @@ def test_an_edit_of_a_librarys_helper_changes_the_code_of_its_runs_only(tmp_path
     [
         ({"library": "spdl"}, ("spdl-core 0.8.0", "same"), ""),
         ({"library": "spdl", "form": "best"}, ("spdl-core 0.8.0", "best"), ""),
-        ({"library": "spdl"}, ("torch", "same"), "spdl-core, same, was asked for; torch, same"),
+        ({"library": "spdl"}, ("torch", "same"), "spdl-core, same, was requested; torch, same"),
         ({"library": "spdl"}, ("litdata 0.2.76", "same"), "litdata 0.2.76, same, was used"),
-        ({"library": "spdl", "form": "best"}, ("spdl-core 0.8.0", "same"), "best, was asked for"),
+        ({"library": "spdl", "form": "best"}, ("spdl-core 0.8.0", "same"), "best, was requested"),
         ({"library": "spdl"}, (None, None), "the run reported none"),
     ],
 )

@@ -153,16 +153,21 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-@cache
 def _package_files(others: tuple[str, ...]) -> dict[str, Path]:
     """The files of this package and of those with further plug-ins, by their modules' names."""
-    files = {}
-    for top in {PACKAGE.name, *(package.split(".")[0] for package in others)}:
-        folder = PACKAGE if top == PACKAGE.name else Path(import_module(top).__path__[0])
-        for file in folder.rglob("*.py"):
-            parts = top, *file.relative_to(folder).with_suffix("").parts
-            files[".".join(parts).removesuffix(".__init__")] = file
-    return files
+    tops = {package.split(".")[0] for package in others} - {PACKAGE.name}
+    folders = {PACKAGE.name: PACKAGE} | {n: Path(import_module(n).__path__[0]) for n in tops}
+    return {name: file for place in folders.items() for name, file in _files(*place)}
+
+
+@cache
+def _files(top: str, folder: Path) -> list[tuple[str, Path]]:
+    """The names of a package's modules, with their files."""
+    modules = []
+    for file in folder.rglob("*.py"):
+        parts = top, *file.relative_to(folder).with_suffix("").parts
+        modules.append((".".join(parts).removesuffix(".__init__"), file))
+    return modules
 
 
 # Files besides code that data and runs are made from.
