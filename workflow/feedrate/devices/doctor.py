@@ -240,9 +240,9 @@ def _folders() -> Finding:
     except ExpectedError as error:
         text, _, remedy = str(error).rpartition(": ")
         return Finding(FAILS, "folders", text, remedy)
-    text = "the project and the home take files"
+    text = "the project and the home can be written"
     if os.environ.get("XDG_CACHE_HOME") == str(CACHES.resolve()):
-        text = f"the home takes no files: caches go to {CACHES}"
+        text = f"the home cannot be written: caches go to {CACHES}"
     return Finding(FINE, "folders", text)
 
 
@@ -279,8 +279,8 @@ def _host(specs: Sequence[RunSpec]) -> Iterator[Finding]:
     remedy = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
     yield Finding(FAILS if free < batches else FINE, "shared memory", text, remedy)
     cores, memory = host.cores_granted(), size_text(host.memory_gib() * host.GIB)
-    text = f"{cores} cores for {processes_of_job} ranks and workers; {memory} of memory"
-    remedy = "ask for more cores (on a cluster: cpus_per_task)"
+    text = f"{cores} cores, {memory} of memory; ranks and workers of a job: {processes_of_job}"
+    remedy = "request more cores (on a cluster: cpus_per_task)"
     yield Finding(SLOW if cores < processes_of_job else FINE, "cores", text, remedy)
 
 
@@ -328,7 +328,7 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
     for (check, names), (is_good, text) in zip(checks, answers, strict=True):
         outlook = FINE if is_good else check.outlook
         remedy = check.remedy.replace("PYTHON", python)
-        yield Finding(outlook, check.subject, text or "it works", remedy, names)
+        yield Finding(outlook, check.subject, text or "no problem was found", remedy, names)
 
 
 def _cards(device: Device, spec: RunSpec) -> Finding:
