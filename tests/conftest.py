@@ -125,7 +125,6 @@ def pytest_collection_finish() -> None:
     and each collection would visit them."""
     if "torch" in sys.modules:
         importlib.import_module("warm.half_products")
-    gc.collect()
     gc.freeze()
     gc.enable()
 

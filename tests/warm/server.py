@@ -170,7 +170,6 @@ def leave_little_to_do() -> None:
         atexit.unregister(dynamo.dump_compile_times)
     for path in sys.path_importer_cache.keys() - set(sys.path):
         del sys.path_importer_cache[path]
-    gc.collect()
     gc.freeze()
     gc.enable()
     use_huge_pages()
