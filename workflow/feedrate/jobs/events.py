@@ -1,7 +1,4 @@
-"""The events of a run: one JSON object a line, one file a rank, written as they happen.
-
-docs/run-files.md explains the keys.
-"""
+"""The events of a run: one JSON object a line, one file a rank; docs/run-files.md has the keys."""
 
 import json
 import re

@@ -77,7 +77,7 @@ def train(
     requests = StopRequests(call)
     progress = ProgressLine(spec, quiet=quiet or (call is not None and call.quiet))
     place = workplace.workplace(out, call.since if call else workplace.NO_CALL)
-    job = Job(spec, data, out, place.path, source_digest, read_commit(), progress)
+    job = Job(spec, data, out, place.path, source_digest, read_commit(), progress, requests)
     if workplace.is_complete(out):
         progress.report(f"{out} is complete already")
         return
@@ -105,7 +105,7 @@ def train(
                 if workplace.is_complete(out):
                     progress.report(f"another job has published {out}: its result counts")
                 else:
-                    job.measure(options, timeout_min, locks, requests)
+                    job.measure(options, timeout_min, locks)
     except Interrupted as stop:
         workplace.keep_log(place.path)
         reason = scheduler.why_stopped()
@@ -134,14 +134,9 @@ class Job:
     source_digest: str
     commit: str
     progress: ProgressLine
+    requests: StopRequests
 
-    def measure(
-        self,
-        options: Options,
-        timeout_min: float,
-        locks: Sequence[int],
-        requests: StopRequests,
-    ) -> None:
+    def measure(self, options: Options, timeout_min: float, locks: Sequence[int]) -> None:
         """Run the worker with these options, and publish its result; it inherits the `locks`."""
         shutil.rmtree(self.place, ignore_errors=True)
         (self.place / TRAINER_NAME).mkdir(parents=True)
@@ -159,7 +154,7 @@ class Job:
             launch,
             limit_min=timeout_min,
             locks=locks,
-            requests=requests,
+            requests=self.requests,
             progress=self.progress,
         )
         # Another job that began later is seen only now.

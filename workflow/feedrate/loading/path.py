@@ -1,7 +1,4 @@
-"""The loading paths: from the rows of a dataset to batches for the model.
-
-The Trainer's loader gives order and shards; workers, a library or a device makes the batches.
-"""
+"""The loading paths: workers, a library or a device makes batches, in the Trainer's order."""
 
 import importlib
 import math
@@ -176,7 +173,8 @@ def open_path(
     device: Adapter, loader: LoaderSettings, *, held_batches: int = HELD_BATCHES
 ) -> LoadingPath:
     """The loading path of a run; it takes resources with its first batch. A rank holds up to
-    `held_batches` at a time. Raises UnsupportedError if the device or the software lacks it."""
+    `held_batches` at a time. Raises UnsupportedError without a device or software for it: no other
+    path replaces it."""
     on_device, library = loader.decode == "device", library_of(loader)
     if on_device and library and device.kind != "cuda":
         raise UnsupportedError(f"loader.decode: device: {library} needs an NVIDIA GPU; use host")

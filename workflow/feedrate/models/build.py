@@ -1,8 +1,6 @@
 """Building the model of a run: its builder, its checkpoint and its tokenizer.
 
-A model is one file in `models/builders/`: a function `build` and the constants that
-docs/extending.md ("Constants of plug-ins") lists.
-
+A model is one file in `models/builders/`: a function `build`, and constants (docs/extending.md).
 Checkpoints are read from a folder or the hub: only safetensors, and never remote code. Planning
 imports this module, so torch and transformers are imported late.
 """

@@ -1,7 +1,4 @@
-"""The decoders, one file each: they turn JPEG files into pixels on one of the decode paths.
-
-docs/loading.md ("Add a decoder") lists what they define. No decode path ever replaces another one.
-"""
+"""The decoders, one file each, from JPEG files to pixels; docs/loading.md says what they define."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple

@@ -1,7 +1,6 @@
 """Decoding on Gaudi: the media pipeline reads files, and its batches become the Trainer's.
 
-Prepared images are baseline JPEG files, greyscale or RGB, as it requires. `_gaudi_pipe.py` imports
-the vendor's software when a run decodes.
+It requires baseline JPEG files, grey or RGB. `_gaudi_pipe.py` imports the vendor's software late.
 """
 
 import operator
