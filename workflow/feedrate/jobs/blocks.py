@@ -28,8 +28,7 @@ PRECISE = 0.03  # rounds end if all parts relative to live have 95% intervals of
 AMPLE = 2.0  # a loader surely so many times as fast as training has no further blocks
 SETTLED_S, MOST_SETTLING_S = 0.1, 2.0
 """Workers that do nothing for so long have filled their buffers; the longest wait, s."""
-T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""Student's t for 95% (two-sided) with 2, 3, ... degrees of freedom."""
+T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)  # Student's t, 2 and more degrees
 
 
 @dataclass

@@ -1,7 +1,5 @@
-"""Scores of a model before and after training, on splits without training and on Winoground.
-
-A tie with the right answer counts as wrong, and so does a score that is no number.
-"""
+"""Scores of a model before and after training, on splits without training and on Winoground. A tie
+with the right answer counts as wrong, and so does a score that is no number."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -28,8 +28,7 @@ from feedrate.loading.path import open_path
 from feedrate.models.build import Built, build
 from feedrate.models.layers import cast
 
-Requests = Callable[[], dict[str, torch.Tensor]]
-"""Returns the next request, on the device. The time of this call is part of a pass's time."""
+Requests = Callable[[], dict[str, torch.Tensor]]  # the next one, on the device; timed in a pass
 READY = 4  # requests that are prepared beforehand and taken in turn, if preprocessing is not timed
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # variable: the folder of torch.compile
 HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")  # names in torch of folders that runs share

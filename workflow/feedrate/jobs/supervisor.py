@@ -259,7 +259,5 @@ def smaller_out_of_memory(runs: Iterable[Path]) -> Path | None:
             if "smaller" not in outcome:
                 statuses[run] = outcome["status"]
     fitting = {run.parent for run, status in statuses.items() if status == "ok"}
-    for run, status in statuses.items():
-        if status == "out_of_memory" and run.parent not in fitting:
-            return run
-    return None
+    too_large = (run for run, status in statuses.items() if status == "out_of_memory")
+    return next((run for run in too_large if run.parent not in fitting), None)

@@ -174,14 +174,9 @@ def classify(error: BaseException, rank: int = 0) -> Error:
 
 def note_of(error: BaseException, about: str, rank: int) -> Note:
     """The note of an exception that ends neither the rank nor its results."""
-    failure = classify(error)
-    return Note(
-        rank=rank,
-        about=about,
-        type=failure.type,
-        message=failure.message,
-        out_of_memory=failure.out_of_memory,
-    )
+    event = classify(error)
+    kind, message, is_memory = event.type, event.message, event.out_of_memory
+    return Note(rank=rank, about=about, type=kind, message=message, out_of_memory=is_memory)
 
 
 def first_sentence(text: str) -> str:
