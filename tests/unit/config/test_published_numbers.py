@@ -14,7 +14,8 @@ from feedrate.data.manifest import TOKENIZER
 from feedrate.data.prepare import train_tokenizer
 from feedrate.models import memory
 from feedrate.models.build import build_bare
-from feedrate.models.memory import ERROR, peak_gib, room_gib, states_gib, trace_of
+from feedrate.models.flops import states_gib
+from feedrate.models.memory import ERROR, peak_gib, room_gib, trace_of
 from feedrate.results.claims import claim_rows
 from feedrate.results.study_plan import study_plan
 
