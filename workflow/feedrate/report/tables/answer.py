@@ -52,7 +52,7 @@ def _limit(cells: Sequence[CellRow], cell: CellRow) -> Field:
     starts_s = [c.first_step_s for c in cells if c.first_step_s and c.device == cell.device]
     later_s = (cell.first_step_s or 0.0) - min(starts_s, default=0.0)
     note = f"starts {text.seconds(later_s)} later" if starts_s and later_s >= 1 else ""
-    return Field(cell.limit or "not clear", [note])
+    return Field(cell.limit or text.DASH, [note])
 
 
 def _still_to_gain(cell: CellRow) -> str:
