@@ -27,8 +27,7 @@ from feedrate.models.flops import count_flops
 from feedrate.models.layers import running_attention
 
 RECORDED_INPUTS = "cudagraph_recorded_non_static_inputs"
-"""torch's counter, which exists once a CUDA graph was recorded. That of skipped graphs misses some:
-where a forward pass is skipped, so is its backward pass, uncounted."""
+"""torch's counter, there once a CUDA graph was recorded; the one of skipped graphs lacks some."""
 DRAWN_SHARE = 0.9  # of a device's memory for weights that are drawn; the context takes some
 HALVES = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
 
