@@ -139,7 +139,7 @@ def test_a_dataset_that_fills_no_batch_is_an_error(tiny_prepared):
 def test_real_loaders_feed_emulated_accelerators(tiny_prepared, tmp_path, monkeypatch, capfd):
     """At most two, which take 4 samples every 0.2 s at most, however slow this machine is."""
     monkeypatch.setattr(accelerator, "WARMUP_S", 0.1)
-    monkeypatch.setattr(accelerator, "WINDOW_S", 3.0)
+    monkeypatch.setattr(accelerator, "WINDOW_S", 1.5)
     monkeypatch.setattr(accelerator, "WINDOW_STEPS", 3)
     monkeypatch.setattr(feed, "COPIED_BYTES", 2**20)
     (tmp_path / "spec.json").write_bytes(msgspec.json.encode(tiny_spec()))

@@ -39,6 +39,12 @@ _TEMPLATES = {
         "{Thing} on the {other} of {place}. On the {side} we see {figure}.{companion}",
         "We see {place}: {figure} is on the {side}, with {thing} on the {other}.{companion}",
     ),
+    # No row has these two. Without them, the numbers that follow, and so the captions, are others.
+    "uncanny": (
+        "One does not expect {thing} {where}.",
+        "It is odd that {figure} is {where} with {thing}.",
+    ),
+    "question": ("Why is {figure} {where}?", "Who left {thing} with {figure}?"),
     # Each names the place and the thing, so that the picture decides which of five quips is right.
     "quip": (
         "I asked for {thing}, but not {where}.",
