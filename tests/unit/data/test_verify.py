@@ -130,6 +130,7 @@ ODD = {
     "black and white": (encoded(drawing(mode="1"), "PNG"), "black and white to RGB"),
     "alpha": (encoded(drawing(mode="RGBA"), "PNG"), "transparency on white"),
     "grey alpha": (encoded(drawing(mode="LA"), "PNG"), "transparency on white"),
+    "16 bit": (encoded(drawing(mode="L").convert("I;16"), "PNG"), "16-bit to RGB"),
     "progressive": (encoded(drawing(), progressive=True), "progressive to baseline"),
     "GIF": (animation("GIF"), "first frame of several"),
     "WebP": (animation("WEBP"), "first frame of several"),
@@ -155,12 +156,46 @@ def test_colours_survive(odd):
     assert near(pixels(read_picture(ODD[odd][0])), (20, 24), RED, within=40)
 
 
-def wide_colours(kind):
-    """A picture of 20 rows, each with 60 levels of 16 bits."""
-    row = struct.pack(">60H", *range(5, 60_005, 1000))
+def test_sixteen_bits_are_scaled_and_not_clipped():
+    ramp = Image.frombytes("I;16", (64, 64), struct.pack("<4096H", *range(0, 65536, 16)))
+    for source in (encoded(ramp, "PNG"), encoded(ramp, "TIFF")):
+        image = pixels(read_picture(source))
+        assert near(image, (32, 0), (1, 1, 1))
+        assert near(image, (32, 32), (128,) * 3)
+        assert near(image, (32, 63), (254,) * 3)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 255), (100, 4095), (32_000, 33_000), (-1024, 3000)])
+def test_a_narrow_range_of_sixteen_bits_is_stretched(low, high):
+    ramp = np.linspace(low, high, 64 * 64).astype(np.int16 if low < 0 else np.uint16)
+    raw = ramp.reshape(64, 64).tobytes()
+    kind = "I;16S" if low < 0 else "I;16"
+    image = Image.frombytes("I" if low < 0 else "I;16", (64, 64), raw, "raw", kind)
+    picture = read_picture(encoded(image, "TIFF"))
+    assert picture.changes == ("TIFF to JPEG", "16-bit to RGB", "narrow range stretched")
+    for row, level in ((0, 0), (32, 128), (63, 253)):
+        assert near(pixels(picture), (32, row), (level,) * 3, within=5)
+
+
+def test_one_level_of_sixteen_bits_is_one_grey():
+    picture = read_picture(encoded(Image.new("I;16", (64, 64), 30_000), "PNG"))
+    assert near(pixels(picture), (32, 32), (117,) * 3, within=2)
+
+
+def wide_colours(kind, levels):
+    """A picture of 20 rows, each with these 60 levels of 16 bits."""
+    row = struct.pack(">60H", *levels)
     if kind == "PPM":
         return b"P6 20 20 65535\n" + 20 * row
     return png_file(struct.pack(">IIBBBBB", 20, 20, 16, 2, 0, 0, 0), 20 * (b"\0" + row))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "PPM"])
+def test_colours_of_sixteen_bits_lose_their_lower_bits_and_are_not_black(kind):
+    picture = read_picture(wide_colours(kind, range(5, 60_005, 1000)))
+    assert picture.changes == (f"{kind} to JPEG", "16-bit to RGB")
+    with pytest.raises(Unusable, match="16-bit colours are nearly black"):
+        read_picture(wide_colours(kind, range(4000, 4060)))
 
 
 @pytest.mark.parametrize("level", [0xFFFF, 0x18C3])
@@ -244,10 +279,7 @@ BAD = {
     "lying header": (png_header(4_000, 4_000), "cannot be decoded"),
     "tiny": (encoded(drawing((15, 40))), "below 16 px"),
     "strip": (encoded(drawing((2000, 20))), "20 times the other"),
-    "floats": (encoded(Image.new("F", (64, 64), 0.5), "TIFF"), "more than 8 bits"),
-    "16-bit grey": (encoded(drawing(mode="L").convert("I;16"), "PNG"), "more than 8 bits"),
-    "16-bit PNG": (wide_colours("PNG"), "more than 8 bits"),
-    "16-bit PPM": (wide_colours("PPM"), "more than 8 bits"),
+    "floats": (encoded(Image.new("F", (64, 64), 0.5), "TIFF"), "more than 16 bits"),
     "vector": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not an image"),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
@@ -23,6 +23,8 @@ MAX_MEGAPIXELS = 64.0
 MIN_SIDE_PX = 16
 MAX_ASPECT = 20.0  # a longer strip would become huge once its shorter side is scaled for the model
 JPEG_QUALITY = 95
+WIDE = 2**16 - 1  # the largest level of 16 bits
+NARROW = 2**14  # a smaller range of levels is stretched
 
 _WIDE_COLOURS = re.compile(r"(?<!BGR);16|'RGB', [0-9]{4}")
 """In Pillow's plan of decoding, 16 bits a colour of PNG and TIFF, and the largest level of PPM;
@@ -107,10 +109,10 @@ def read_picture(data: bytes) -> Picture:
 
 def _convert(image: Image.Image, data: bytes) -> Picture:
     kind, mode = str(image.format), image.mode
-    # Their range may be a small part of all levels, so that 8 bits would be black. (Read before
-    # the file is loaded: then Pillow forgets its plan.)
-    if mode[0] in "IF" or _WIDE_COLOURS.search(str(getattr(image, "tile", ""))):
-        raise Unusable("its levels have more than 8 bits; save it with 8")
+    # Read before the file is loaded: then Pillow forgets its plan.
+    is_wide = mode[0] == "I" or _WIDE_COLOURS.search(str(getattr(image, "tile", "")))
+    if mode == "F":
+        raise Unusable("its pixels have more than 16 bits")
     changes = []
     if kind != "JPEG":
         changes.append(f"{kind} to JPEG")
@@ -127,12 +129,15 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
         changes.append("rotated as its EXIF says")
     if mode in ("L", "RGB") and not changes:
         return Picture(data, *image.size, mode, kind, ())
+    if is_wide:
+        upright, is_stretched = _eight_bits(upright)
+        changes += ["16-bit to RGB", *(["narrow range stretched"] if is_stretched else [])]
     if upright.has_transparency_data:
         changes.append("transparency on white")
         layer = upright.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         upright = Image.alpha_composite(white, layer)
-    elif mode not in ("L", "RGB"):
+    elif mode not in ("L", "RGB") and not is_wide:
         changes.append(f"{_MODES.get(mode, mode)} to RGB")
     rgb = upright.convert("RGB")
     # A JPEG file of colours with few chroma samples has no more of them to keep.
@@ -140,3 +145,22 @@ def _convert(image: Image.Image, data: bytes) -> Picture:
     stream = io.BytesIO()
     rgb.save(stream, "JPEG", quality=JPEG_QUALITY, subsampling=sampling)
     return Picture(stream.getvalue(), *rgb.size, mode, kind, tuple(changes))
+
+
+def _eight_bits(image: Image.Image) -> tuple[Image.Image, bool]:
+    """A picture with 16 bits a channel in 8 bits, and whether its range was stretched: grey levels
+    of at most 14 bits, as cameras and scanners have, would be nearly black. Raises Unusable."""
+    if image.mode[0] != "I":  # Pillow has already cut the colours' lower 8 bits off
+        bands: Any = image.convert("RGB").getextrema()
+        if max(high for _, high in bands) < NARROW // 257:
+            raise Unusable("its 16-bit colours are nearly black, and cannot be stretched")
+        return image, False
+    levels = image.convert("I")
+    ends: Any = levels.getextrema()
+    low, high = ends
+    if high - min(low, 0) > WIDE:
+        raise Unusable("its pixels have more than 16 bits")
+    is_narrow = 0 < high - low < NARROW
+    zero, size = (low, high - low) if is_narrow else (min(low, 0), WIDE)
+    scale = 255 / size
+    return levels.point(lambda level: level * scale + (0.5 - zero * scale)).convert("L"), is_narrow
