@@ -214,7 +214,10 @@ def test_other_columns_hold_text_or_numbers(workplace):
         ),
         ({"image": "{contest}.jpg"}, "datasets.mine.image ({contest}): captions.csv has no column"),
         ({"split": "part"}, "datasets.mine.split: captions.csv has no column 'part'"),
-        ({"separator": ";"}, "captions.csv has no column 'image'; it has: image,caption"),
+        (
+            {"separator": ";"},
+            "datasets.mine.separator: captions.csv seems to have the separator ','; set it here",
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_sentence_that_names_it(workplace, changes, says):
@@ -223,6 +226,13 @@ def test_a_wrong_setting_is_one_sentence_that_names_it(workplace, changes, says)
         workplace.fetch(**changes)
     assert says in str(error.value)
     assert not workplace.index.exists()
+
+
+@pytest.mark.parametrize("header", ["image;caption", "photo;text", '"image";"caption"'])
+def test_a_table_with_another_separator_says_so(workplace, header):
+    (workplace.mine / "captions.csv").write_text(f"{header}\n0.jpg;Hello, you\n")
+    with pytest.raises(ConfigError, match="separator"):
+        workplace.fetch()
 
 
 def test_a_dataset_without_a_usable_row_is_an_error_that_tells_the_first_reasons(workplace):

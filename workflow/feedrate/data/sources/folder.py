@@ -18,6 +18,9 @@ TABLE = "table"
 """In the template of an image's path, `{table}` is the name of the row's table without its
 extension, unless a column has this name."""
 
+SEPARATORS = ";\t|,"
+"""Between the fields of tables; one that fits the header is suggested."""
+
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -77,10 +80,15 @@ def check_folder(problems: Problems, key: str, settings: Folder) -> list[Path]:
         except DataError as error:
             problems.add(f"{key}.tables", str(error))
             continue
-        for place, column in needed.items():
-            if column not in columns:
-                has = ", ".join(columns)
-                problems.add(f"{key}.{place}", f"{name} has no column {column!r}; it has: {has}")
+        missing = {place: column for place, column in needed.items() if column not in columns}
+        for place, column in missing.items():
+            has = ", ".join(columns)
+            problems.add(f"{key}.{place}", f"{name} has no column {column!r}; it has: {has}")
+        for separator in SEPARATORS if missing else "":
+            parts = {part.strip() for header in columns for part in header.split(separator)}
+            if parts.issuperset(missing.values()) or len(columns) == 1 < len(parts):
+                hint = f"{name} seems to have the separator {separator!r}; set it here"
+                problems.add(f"{key}.separator", hint)
     return tables
 
 
