@@ -48,8 +48,13 @@ TOGETHER = (
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""
-ORDER = ("slurm", "slurm/test_slurm_time_limit.py", *TOGETHER[1:])
-"""The last test of Slurm waits for a job that takes four minutes and began with the first."""
+ORDER = (
+    *("slurm", "slurm/test_slurm_time_limit.py", *TOGETHER[1:]),
+    *("unit/cli/test_selftest.py", "unit/jobs", "extras/loaders", "unit/devices"),
+    *("unit/loading", "unit/models"),
+)
+"""The last test of Slurm waits for a job that takes four minutes and began with the first. Tests of
+milliseconds come last."""
 MEMORY = (
     "unit/config/test_published_numbers.py",
     "unit/config/test_config_memory.py",
