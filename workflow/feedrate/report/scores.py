@@ -11,7 +11,7 @@ import msgspec
 from feedrate.config.workflow import GeneratedExamples, LocalExamples
 from feedrate.report import text
 from feedrate.report.html import FEW, Statement, sentence
-from feedrate.report.rows import CellOf
+from feedrate.report.rows import CellOf, CellRow
 from feedrate.report.study import StudyResults
 from feedrate.results.record import Score
 from feedrate.results.statistics import critical
@@ -102,71 +102,78 @@ def winoground(study: StudyResults) -> str:
 def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
     """What training adds in the baseline cell, or in the first one; which setting of this model to
     use, what others change, and other models; and what is not learned."""
-    baseline, thresholds = study.study.baseline, study.study.thresholds
-    first = next((each for each in models if each.cell.levels == baseline), models[0])
+    baseline = study.study.baseline
+    first = next((model for model in models if model.cell.levels == baseline), models[0])
     record = next((run for run in study.runs_of(first.cell) if run.model), None)
     metric, score = next(iter(first.scores.items()))
-    low, high, value = score.gain_low, score.gain_high, score.after or 0.0
-    same = study.study.baseline_of(first.cell.levels)
-    alike = [m.cell for m in models if study.study.baseline_of(m.cell.levels) == same]
-    setting = study.setting_among(first.cell, alike) if len(alike) > 1 else ""
-    parts = [
-        sentence(
-            "learning",
-            subject=record.model if record else "The model",
-            setting=setting,
-            name=text.uncapital(NAMES[metric]),
-            score=score,
-            learns=low is not None and low > 0 and _beats_chance(score),
-            worse=high is not None and high < 0,
-        )
-    ]
-    margin, repeated = noise(models, score, thresholds.confidence)
-    as_good, equal, other = [first.cell], list[str](), list[str]()
-    after_of = {m.cell.key: m.scores[metric].after or 0.0 for m in models if metric in m.scores}
-    for each in models:
-        if each is first or metric not in each.scores:
-            continue
-        after = after_of[each.cell.key]
-        own = study.setting_among(each.cell, [each.cell, first.cell])
-        is_same_model = each.cell in alike
-        if is_same_model and after >= value - margin:
-            as_good.append(each.cell)
-        if is_same_model and abs(after - value) <= margin:
-            equal.append(own)
-        else:
-            other.append(f"{text.share(after)} with {own}")
-    if len(as_good) > 1:
-        cells = [cell for c in as_good[1:] if (cell := study.cell(c.device, c.levels))]
-        least = 1 + thresholds.smallest_effect
-        faster = [cell for cell in cells if (cell.speedup_ci_low or 0.0) >= least]
-        most = max((cell.speedup for cell in faster), default=0.0)
-        alike = [cell for cell in faster if cell.speedup * least >= most]
-        use = min(alike, key=lambda cell: study.changes(cell), default=None)
-        words = sentence(
-            "use_for_learning",
-            use=study.setting_among(use, [use, first.cell]) if use else "",
-            gain=f"{text.percent(use.speedup - 1)}%" if use else "",
-            at_least=use.speedup_ci_low - 1 if use else None,
-            lower=max(value - after_of[use.key] + margin, 0.0) if use else None,
-            baseline=setting,
-        )
-        parts.append(words)
-    equal = equal if len(equal) <= FEW else [text.counted(len(equal), "other setting")]
-    facts = {"equal": equal, "other": other[:FEW], "margin": margin, "repeated": repeated}
-    flat = [
-        (text.uncapital(NAMES[name]), s)
-        for name, s in first.scores.items()
-        if s.on != "winoground" and s.gain_low is not None and s.gain_low <= 0 and name != metric
-    ]
-    order = [
-        (NAMES[name].partition(", ")[2], s)
-        for name, s in first.scores.items()
-        if s.on == "winoground" and not (_beats_chance(s) and (s.gain_low or 0.0) > 0)
-    ]
-    parts.append(sentence("other_scores", **facts))
-    parts.append(sentence("not_learned", flat=flat, order=order, questions=winoground(study)))
+    base = study.study.baseline_of(first.cell.levels)
+    others = [model for model in models if model is not first and metric in model.scores]
+    alike = [model for model in others if study.study.baseline_of(model.cell.levels) == base]
+    setting = study.setting_among(first.cell, [first.cell, *(model.cell for model in alike)])
+    learned = sentence(
+        "learning",
+        subject=record.model if record else "The model",
+        setting=setting if alike else "",
+        name=text.uncapital(NAMES[metric]),
+        score=score,
+        learns=(score.gain_low or 0.0) > 0 and _beats_chance(score),
+        worse=score.gain_high is not None and score.gain_high < 0,
+    )
+    margin, repeated = noise(models, score, study.study.thresholds.confidence)
+
+    def gain(model: Scored) -> float:
+        return (model.scores[metric].after or 0.0) - (score.after or 0.0)
+
+    def name(model: Scored) -> str:
+        return study.setting_among(model.cell, [model.cell, first.cell])
+
+    as_good = [model for model in alike if gain(model) >= -margin]
+    equal = [name(model) for model in as_good if gain(model) <= margin]
+    differing = [model for model in others if model not in alike or abs(gain(model)) > margin]
+    fastest, speed = _fastest(study, as_good)
+    to_use = sentence(
+        "use_for_learning",
+        use=name(fastest) if fastest else "",
+        gain=f"{text.percent(speed.speedup - 1)}%" if speed else "",
+        at_least=speed.speedup_ci_low - 1 if speed else None,
+        lower=max(margin - gain(fastest), 0.0) if fastest else None,
+        baseline=setting,
+    )
+    compared = sentence(
+        "other_scores",
+        equal=equal if len(equal) <= FEW else [text.counted(len(equal), "other setting")],
+        other=[f"{text.share(m.scores[metric].after)} with {name(m)}" for m in differing[:FEW]],
+        margin=margin,
+        repeated=repeated,
+    )
+    parts = [learned, to_use if as_good else "", compared, _not_learned(study, first, metric)]
     return Statement(" ".join(filter(None, parts)), study.runs_of(first.cell))
+
+
+def _fastest(
+    study: StudyResults, models: Sequence[Scored]
+) -> tuple[Scored, CellRow] | tuple[None, None]:
+    """The simplest of the models that are shown to train faster than their baseline and are about
+    as fast as the fastest of them, and its cell."""
+    least = 1 + study.study.thresholds.smallest_effect
+    pairs = [(model, study.cell(model.cell.device, model.cell.levels)) for model in models]
+    faster = [(m, cell) for m, cell in pairs if cell and (cell.speedup_ci_low or 0.0) >= least]
+    most = max((cell.speedup for _, cell in faster), default=0.0)
+    fast = [(model, cell) for model, cell in faster if cell.speedup * least >= most]
+    return min(fast, key=lambda pair: study.changes(pair[1]), default=(None, None))
+
+
+def _not_learned(study: StudyResults, model: Scored, metric: str) -> str:
+    """The scores besides `metric` that training does not raise, and those on Winoground that are
+    not above chance."""
+    flat, order = [], []
+    for name, score in model.scores.items():
+        if score.on != "winoground":
+            if name != metric and score.gain_low is not None and score.gain_low <= 0:
+                flat.append((text.uncapital(NAMES[name]), score))
+        elif (score.gain_low or 0.0) <= 0 or not _beats_chance(score):
+            order.append((NAMES[name].partition(", ")[2], score))
+    return sentence("not_learned", flat=flat, order=order, questions=winoground(study))
 
 
 def _beats_chance(score: Score) -> bool:
