@@ -157,17 +157,7 @@ def neighbour(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
     """The ID of a job like those of this suite, but of another project."""
     wanted = ["--parsable", "--chdir", str(tmp_path), "--output", "/dev/null", "--time", "10"]
     named = ["--job-name", f"feedrate_{uuid.uuid4()}", "--comment", "rule_train_a100"]
-    command = [
-        "sbatch",
-        *wanted,
-        *named,
-        "--partition",
-        "cpu",
-        "--mem",
-        "10",
-        "--wrap",
-        "sleep 600",
-    ]
+    command = ["sbatch", *wanted, *named, "--partition=cpu", "--mem=10", "--wrap=sleep 600"]
     sent = subprocess.run(command, capture_output=True, text=True, check=True)
     number = sent.stdout.strip().partition(";")[0]
     assert [job.id for job in scheduler.own_jobs(tmp_path)] == [number]
