@@ -26,7 +26,7 @@ SPEED = {
     "rate": "45.0",
     "lacking": False,
 }
-GAIN = {"baseline": "no loader worker", "share": "19%", "at_least": 0.059}
+GAIN = {"baseline": "no loader worker", "share": "19%", "at_least": 0.059, "drift_removed": True}
 
 
 def speed(rivals=(), gain=(), **changed):
@@ -109,6 +109,7 @@ LARGEST = {
     "use_rate": "310",
     "usual": "",
     "usual_rate": "290",
+    "more": "21%",
     "rivals": None,
     "tried": 5,
     "beyond_failed": False,
@@ -128,7 +129,7 @@ def test_the_largest_level_says_how_the_limit_is_known():
     assert len({known, failed, open_end, only, elsewhere}) == 5
     faster = {"use": "batch 32", "use_rate": "350", "usual": "ddp", "rivals": RIVALS}
     both = sentence("largest", **LARGEST | faster)
-    assert numbers(both) == ["64", "310", "70", "32", "350", "290", "16", "18%"]
+    assert numbers(both) == ["64", "310", "70", "32", "350", "21%", "290", "16", "18%"]
 
 
 def test_of_equal_scores_the_faster_setting_is_to_be_used():
@@ -177,17 +178,17 @@ def test_the_verdict_on_a_claim_has_its_facts():
     assert "1.28" not in claim_words(FACTS._replace(equal=None))
     assert "cannot" not in claim_words(published_value=None)
     measured = claim_words(measured=1.2, ci_low=1.1, ci_high=1.3, verdict="refuted")
-    assert "1.20 (1.10 to 1.30), refuted" in measured
+    assert "1.20 (1.10 to 1.30): refuted" in measured
     assert "A and B" not in measured
     advice = claim_words(measured=1.2, verdict="refuted", of="advice")
-    assert "1.20, not on this device" in advice
+    assert "1.20: not on this device" in advice
     unlike = claim_words(measured=1.2, verdict="not comparable")
-    assert "1.20, not comparable (not stated or different: data)." in unlike
+    assert "1.20: not comparable (not stated or different: data)." in unlike
 
 
 def test_the_other_claims_are_counted_and_those_that_go_the_other_way_are_named():
     counts = {"holds": 2, "not comparable": 10}
-    contrary = [("A against B", 0.45, "more than 1.00")]
+    contrary = [("A against B", "0.45, where 1.00 is claimed")]
     words = sentence("claims", counts=counts, contrary=contrary, more=3, comparable=False)
     assert numbers(words) == ["2", "10", "0.45", "1.00", "3"]
     assert "not comparable" in words

@@ -61,7 +61,7 @@ def published(study: StudyResults) -> list[Statement]:
     if any(claim.verdict != NO_DATA for claim in others):
         by_outcome = Counter(claim.outcome for claim in others)
         contrary = [claim for claim in others if _is_contrary(study, claim)]
-        examples = [(each.statement, each.measured, _claimed(study, each)) for each in contrary[:2]]
+        examples = [(each.statement, _compared(study, each)) for each in contrary[:2]]
         more = len(contrary) - len(examples)
         comparable = all(claim.verdict != NOT_COMPARABLE for claim in contrary)
         words = sentence(
@@ -98,14 +98,18 @@ def claim_of(study: StudyResults, row: ClaimRow) -> Claim:
     return next(claim for claim in study.study.claims if claim.id == row.claim)
 
 
-def _claimed(study: StudyResults, row: ClaimRow) -> str:
-    """The ratio that a claim states, in words."""
-    claim = claim_of(study, row)
-    if claim.published is not None:
-        return text.ratio(claim.published)
-    if claim.more_than is not None:
-        return f"more than {text.ratio(claim.more_than)}"
-    return f"at least {text.ratio(claim.no_less_than)}"
+def _compared(study: StudyResults, row: ClaimRow) -> str:
+    """What a claim compares, as measured: the rates of its two cells, or the ratio."""
+    cells = [cell for key in row.compared if (cell := study.cell(key.device, key.levels))]
+    if row.metric != RATE or len(cells) != 2:
+        return f"{text.ratio(row.measured)}, where {text.ratio(row.published_value)} is claimed"
+    devices = {cell.device for cell in cells}
+    names = [
+        study.label(cell.device) if len(devices) > 1 else study.setting_among(cell, cells)
+        for cell in cells
+    ]
+    rates = [f"{n}: {text.number(c.samples_per_s)}" for n, c in zip(names, cells, strict=True)]
+    return f"{', '.join(rates)} samples/s"
 
 
 def contradictions(plan: StudyPlan) -> list[str]:

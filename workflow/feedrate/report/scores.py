@@ -128,9 +128,9 @@ def learning(study: StudyResults, models: Sequence[Scored]) -> Statement:
         return study.setting_among(model.cell, [model.cell, first.cell])
 
     as_good = [model for model in alike if gain(model) >= -margin]
-    equal = [name(model) for model in as_good if gain(model) <= margin]
     differing = [model for model in others if model not in alike or abs(gain(model)) > margin]
     fastest, speed = _fastest(study, as_good)
+    equal = [name(m) for m in as_good if m is not fastest and gain(m) <= margin]
     to_use = sentence(
         "use_for_learning",
         use=name(fastest) if fastest else "",

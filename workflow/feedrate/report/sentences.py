@@ -81,6 +81,7 @@ def _gain(study: StudyResults, answer: AnswerRow, cell: CellRow) -> dict[str, An
         "baseline": "" if baseline is cell else study.setting_of_baseline(cell),
         "share": text.percent((cell.speedup or 1.0) - 1) + "%",
         "at_least": answer.gain_at_least if baseline and baseline.ok_runs else None,
+        "drift_removed": study.by_share(answer.device),
     }
 
 
@@ -131,7 +132,7 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
     # The setting that readers know: the baseline's, at the level where it is fastest.
     base = study.study.baseline_of(last.levels)
     of_base = (each.fastest for each in lines if each.others == without(base, factor))
-    usual = next((cell for cell in of_base if cell and cell.levels != use.levels), None)
+    usual = next((c for c in of_base if c and c.samples_per_s < use.samples_per_s), None)
     unsupported = [c for c in study.cells if (c.device, c.status) == (line.device, "unsupported")]
     words = sentence(
         "largest",
@@ -146,6 +147,7 @@ def largest(study: StudyResults, lines: Sequence[Line], answer: AnswerRow | None
         use_rate=text.number(use.samples_per_s),
         usual=study.words(without(usual.levels, *apart, factor)) if usual else "",
         usual_rate=text.number(usual.samples_per_s if usual else None),
+        more=f"{text.percent(use.samples_per_s / usual.samples_per_s - 1)}%" if usual else "",
         rivals=rivals(study, answer) if answer else None,
         tried=len({level(c) for each in lines for c in each.cells if c.status != "missing"}),
         beyond_failed=any(cell.status != "missing" for cell in beyond),

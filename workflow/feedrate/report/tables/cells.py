@@ -65,9 +65,9 @@ def _columns(study: StudyResults) -> list[Column]:
         RATE,
         gain(study),
         *epoch,
-        Column("Model alone (samples/s)", partial(_alone, "model"), optional=True),
-        Column("Loader alone (samples/s)", partial(_alone, "loader"), optional=True),
-        Column("All-reduce alone (samples/s)", partial(_alone, "exchange"), optional=True),
+        Column("Model alone, against training", partial(_alone, "model"), optional=True),
+        Column("Loader alone, against training", partial(_alone, "loader"), optional=True),
+        Column("All-reduce alone, against training", partial(_alone, "exchange"), optional=True),
         Column("Step, median", "step_time_median_s", text.seconds),
         *extra,
         Column("USD per million samples", "usd_per_million_samples", text.number, optional=True),
@@ -86,10 +86,11 @@ def _epoch(samples: int, cell: CellRow) -> str:
 
 
 def _alone(part: str, cell: CellRow) -> Field:
-    """The rate of a part alone; below it, against training in the same rounds."""
+    """A part alone against training in the same rounds; below it, its rate there."""
     value = getattr(cell, f"{part}_ratio")
     times = text.ratio(value) if value and value >= 2 else text.change(value)
-    return Field(text.number(getattr(cell, f"{part}_samples_per_s")), [times if value else ""])
+    rate = text.number(getattr(cell, f"{part}_samples_per_s"))
+    return Field(times, [f"{rate} samples/s" if value else ""])
 
 
 def _loss(cell: CellRow) -> Field:
@@ -169,7 +170,7 @@ def _scaling_columns(_: StudyResults) -> list[Column]:
 
 
 OVERLAP = "Times are per step; the loader's stages overlap the others."
-ROUNDS = "Below the rate of a part alone: this part against training, both in the same rounds."
+ROUNDS = "The model or the loader alone is compared with training in the same rounds of each run."
 TABLES = (
     Table("cells", "All settings", "why", 20, cells, _columns, ROUNDS),
     Table("stages", "Time by stage", "why", 21, staged, _stage_columns, OVERLAP),
