@@ -86,11 +86,12 @@ def _epoch(samples: int, cell: CellRow) -> str:
 
 
 def _alone(part: str, cell: CellRow) -> Field:
-    """A part alone against training in the same rounds; below it, its rate there."""
+    """A part alone against training in the same rounds; below a loader, its rate there. That of the
+    model beside the rate of another window would look like a contradiction: the machine drifts."""
     value = getattr(cell, f"{part}_ratio")
     times = text.ratio(value) if value and value >= 2 else text.change(value)
     rate = text.number(getattr(cell, f"{part}_samples_per_s"))
-    return Field(times, [f"{rate} samples/s" if value else ""])
+    return Field(times, [f"{rate} samples/s" if value and part == "loader" else ""])
 
 
 def _loss(cell: CellRow) -> Field:
