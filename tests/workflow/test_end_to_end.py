@@ -87,6 +87,19 @@ def test_a_study_is_a_target(finished):
     assert "write_report" not in done.stdout
 
 
+def test_results_of_another_configuration_are_made_again(edited):
+    """`report` and first-hour write results without Snakemake, which knows only its own."""
+    table = edited.root / "results/mini/results.csv"
+    rows = table.read_text()
+    assert edited.call("feedrate", "report", "--config", "repeats=2").returncode == 1, (
+        "rep 2 is missing"
+    )
+    assert table.read_text() != rows
+    edited.run()
+    assert table.read_text() == rows
+    assert edited.planned() == {}
+
+
 def test_out_of_memory_is_tried_again_only_when_asked_for(edited):
     """As its cause tells where it was the host's, and docs/clusters.md."""
     (outcome,) = (edited.root / "runs/mini/cpu/workers=1~decode=host").glob("rep1-*/outcome.json")

@@ -1,6 +1,7 @@
 """What the report knows of a study besides its runs: its configuration and its planned runs, in one
 JSON document that every job of the report reads."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +35,7 @@ class StudyPlan(Strict, kw_only=True):
     unsupported: list[Unsupported] = []
     shared: list[Shared] = []
     data_report: Annotated[str, about("File with the numbers of the prepared data.")] = ""
+    written_ns: Annotated[int, about("When its file was written, since 1970.")] = 0
 
     @property
     def name(self) -> str:
@@ -98,7 +100,13 @@ def write_plan(plan: StudyPlan) -> Path:
     """Write the plan of a study, unless the same is there: jobs whose input it is run again if it
     changed. Return the file."""
     file = Path(paths.STUDY_PLAN.format(study=plan.name))
-    text = msgspec.json.encode(plan).decode()
-    if not file.is_file() or file.read_text(encoding="utf-8") != text:
-        write_text(file, text)
+    document = msgspec.json.decode(msgspec.json.encode(plan))
+    try:
+        present = msgspec.json.decode(file.read_bytes())
+    except (OSError, ValueError):
+        present = {}
+    if present | {"written_ns": plan.written_ns} != document | {"written_ns": plan.written_ns}:
+        # Snakemake ignores a newer file with the digest that it knows. Results of another plan may
+        # have been made in between, without Snakemake: so no two files of one plan are equal.
+        write_text(file, msgspec.json.encode(replace(plan, written_ns=time.time_ns())).decode())
     return file
