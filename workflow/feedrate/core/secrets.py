@@ -47,8 +47,8 @@ _PATTERNS = [
         ("://", r"\w://", r"(?:[^\s/@:\"'?#]*:[^\s/@\"'?#]+|[^\s/@:\"'?#\\]{20,})(?=@(?!sha\d))"),
     )
 ]
-"""For each kind of secret: words in small letters, one of which is in every text that has it; and
-its form, with a group for what stays before it."""
+"""For each kind of secret: words in small letters, and its form, with a group for what stays before
+it. Every text with such a secret has at least one of the words."""
 
 
 class Masker:

@@ -1,7 +1,7 @@
 """What holds of a study's source: verdicts on its claims, and contradictions within it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -40,34 +40,10 @@ def published(study: StudyResults) -> list[Statement]:
         default=None,
     )
     if row:
-        facts = facts_of_claim(study, row)
-        missing = [study.label(d) for d in row.device.split(";") if d not in study.devices]
-        differs = study.words(facts.differs)
-        reasons = row.why.removeprefix("Not comparable: ").split("; ")
-        items = list(dict.fromkeys(reason.partition(":")[0] for reason in reasons))
-        obstacles = items if row.verdict == NOT_COMPARABLE else []
-        words = sentence(
-            "claim",
-            row=row,
-            facts=facts,
-            differs=differs,
-            missing=missing,
-            obstacles=obstacles,
-            by_levels=row.metric in COUNTED,
-            margin=claim_of(study, row).margin(study.study.thresholds),
-        )
-        statements.append(Statement(words, row.compared))
+        statements.append(_claim(study, row))
     others = [claim for claim in study.claims if claim.of != "ours" and claim is not row]
     if any(claim.verdict != NO_DATA for claim in others):
-        by_outcome = Counter(claim.outcome for claim in others)
-        contrary = [claim for claim in others if _is_contrary(study, claim)]
-        examples = [(each.statement, _compared(study, each)) for each in contrary[:2]]
-        more = len(contrary) - len(examples)
-        comparable = all(claim.verdict != NOT_COMPARABLE for claim in contrary)
-        words = sentence(
-            "claims", counts=by_outcome, contrary=examples, more=more, comparable=comparable
-        )
-        statements.append(Statement(words, [cell for each in contrary for cell in each.compared]))
+        statements.append(_other_claims(study, others))
     against, changed = contradictions(study.plan), changes(study.plan)
     if against or changed:
         words = sentence(
@@ -81,6 +57,37 @@ def published(study: StudyResults) -> list[Statement]:
     if not statements and (study.study.published_scores or study.study.published_accuracies):
         statements.append(Statement(sentence("only_scores")))
     return statements
+
+
+def _claim(study: StudyResults, row: ClaimRow) -> Statement:
+    """The verdict on a claim, and what is in the way of comparing it."""
+    facts = facts_of_claim(study, row)
+    reasons = row.why.removeprefix("Not comparable: ").split("; ")
+    items = list(dict.fromkeys(reason.partition(":")[0] for reason in reasons))
+    words = sentence(
+        "claim",
+        row=row,
+        facts=facts,
+        differs=study.words(facts.differs),
+        missing=[study.label(d) for d in row.device.split(";") if d not in study.devices],
+        obstacles=items if row.verdict == NOT_COMPARABLE else [],
+        by_levels=row.metric in COUNTED,
+        margin=claim_of(study, row).margin(study.study.thresholds),
+    )
+    return Statement(words, row.compared)
+
+
+def _other_claims(study: StudyResults, claims: Sequence[ClaimRow]) -> Statement:
+    """How many claims hold, and those that go the other way here."""
+    contrary = [claim for claim in claims if _is_contrary(study, claim)]
+    words = sentence(
+        "claims",
+        counts=Counter(claim.outcome for claim in claims),
+        contrary=[(claim.statement, _compared(study, claim)) for claim in contrary[:2]],
+        more=len(contrary[2:]),
+        comparable=all(claim.verdict != NOT_COMPARABLE for claim in contrary),
+    )
+    return Statement(words, [cell for claim in contrary for cell in claim.compared])
 
 
 def _is_contrary(study: StudyResults, row: ClaimRow) -> bool:

@@ -46,10 +46,10 @@ class Item(NamedTuple):
 def tabulate_results(plan: Path, results: Path) -> None:
     """Write the tables of a study as pages into the folder of its results, and remove others."""
     study = StudyResults.read(plan, results)
-    shown = [item for table in all_tables() if (item := table.shown(study))]
-    pages = {
-        item.name: html.render("table.html.j2", title=item.title, shown=item) for item in shown
-    }
+    pages = {}
+    for table in all_tables():
+        if item := table.shown(study):
+            pages[item.name] = html.render("table.html.j2", title=item.title, shown=item)
     _replace(results / "tables", pages, ".html")
 
 

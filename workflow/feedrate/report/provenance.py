@@ -86,18 +86,18 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
         times = sorted(run.started_at[:16] for run in runs if run.started_at)
         facts = {
             "Device model": _distinct(run.device_model for run in runs),
-            "Driver": _distinct(one.driver for one in provenances),
+            "Driver": _distinct(job.driver for job in provenances),
             "Firmware": _distinct(
-                ", ".join(map(" ".join, one.firmware.items())) for one in provenances
+                ", ".join(map(" ".join, job.firmware.items())) for job in provenances
             ),
-            "CPU cores per job": _distinct(str(one.cores_granted or "") for one in provenances),
-            "CPU cores of the host": _distinct(str(one.cores_of_host or "") for one in provenances),
-            "Threads per process": _distinct(str(one.intraop_threads or "") for one in provenances),
+            "CPU cores per job": _distinct(str(job.cores_granted or "") for job in provenances),
+            "CPU cores of the host": _distinct(str(job.cores_of_host or "") for job in provenances),
+            "Threads per process": _distinct(str(job.intraop_threads or "") for job in provenances),
             "Host": _distinct(run.host for run in runs),
-            "bf16 instructions": _distinct(", ".join(one.bf16_instructions) for one in provenances),
+            "bf16 instructions": _distinct(", ".join(job.bf16_instructions) for job in provenances),
             "Host memory": _distinct(
-                f"{text.number(one.host_memory_gib)} GiB" if one.host_memory_gib else ""
-                for one in provenances
+                f"{text.number(job.host_memory_gib)} GiB" if job.host_memory_gib else ""
+                for job in provenances
             ),
             "Memory limit": f"{limit_gib:g} GiB per process" if limit_gib else "",
             "Model": _distinct(
@@ -112,9 +112,9 @@ def machines(study: StudyResults) -> Iterator[tuple[str, dict[str, str]]]:
             ),
             "Repeats": f"{repeats}, interleaved" if repeats > 1 else "1",
             "Trainer": _distinct(run.library for run in runs),
-            "Python": _distinct(f"{one.python} {one.platform}".strip() for one in provenances),
-            "Packages": _every(" ", (one.packages for one in provenances)),
-            "Environment variables": _every("=", (one.environment for one in provenances)),
+            "Python": _distinct(f"{job.python} {job.platform}".strip() for job in provenances),
+            "Packages": _every(" ", (job.packages for job in provenances)),
+            "Environment variables": _every("=", (job.environment for job in provenances)),
             "Commit": _distinct(run.commit for run in runs),
             "Source digest": _distinct(run.source_digest[:12] for run in runs),
             "Measured": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
@@ -208,7 +208,9 @@ def pack(documents: dict[str, dict[str, Any]]) -> str:
 
 def _every(sign: str, mappings: Iterable[dict[str, str]]) -> str:
     """All names with their values, between them `sign`."""
-    return ", ".join(sorted({f"{name}{sign}{v}" for one in mappings for name, v in one.items()}))
+    return ", ".join(
+        sorted({f"{name}{sign}{v}" for mapping in mappings for name, v in mapping.items()})
+    )
 
 
 def _usual(values: Iterable[Any]) -> str:

@@ -242,7 +242,7 @@ def audited(study: StudyResults) -> list[Any]:
 def _audit_columns(_: StudyResults) -> list[Column]:
     return [
         Column("Edition", "row.edition"),
-        Column("Value", lambda one: f"{text.exact(one.row.value)} {one.row.unit}"),
+        Column("Value", lambda number: f"{text.exact(number.row.value)} {number.row.unit}"),
         Column("Against the edition before", "change", text.change, optional=True),
         Column("Timed", "timed_s", text.seconds, optional=True),
         Column("MFU", "mfu", text.share, optional=True),
